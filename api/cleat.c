@@ -25,8 +25,7 @@ cleat_status cleat_client_open(const char *url, const struct cleat_client_option
   if (client == NULL)
     return tell(missing(errp, "client"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "client options", errp);
-  return tell(status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status, errp,
-              err);
+  return tell(status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status, errp, err);
 }
 
 void cleat_client_close(struct cleat_client *client) {
@@ -35,9 +34,8 @@ void cleat_client_close(struct cleat_client *client) {
 
 /* ---- Save ------------------------------------------------------------------------------------- */
 
-static cleat_status save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request, enum cleat__save_mode mode,
-                               struct cleat_save **save, struct cleat_error *err) {
+static cleat_status save_start(struct cleat_client *client, const struct cleat_save_request *request,
+                               enum cleat__save_mode mode, struct cleat_save **save, struct cleat_error *err) {
   struct cleat_save_request known;
   if (check_client(client, err) != CLEAT_OK)
     return err->status;
@@ -71,9 +69,8 @@ cleat_status cleat_save(struct cleat_client *client, const struct cleat_save_req
   return tell(status, errp, err);
 }
 
-static cleat_status save_begin(struct cleat_client *client,
-                               const struct cleat_save_request *request, enum cleat__save_mode mode,
-                               struct cleat_save **save, struct cleat_error *err) {
+static cleat_status save_begin(struct cleat_client *client, const struct cleat_save_request *request,
+                               enum cleat__save_mode mode, struct cleat_save **save, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   cleat_status status = save_start(client, request, mode, save, errp);
   if (status == CLEAT_OK)
@@ -86,16 +83,14 @@ cleat_status cleat_save_async(struct cleat_client *client, const struct cleat_sa
   return save_begin(client, request, CLEAT__SAVE_STAGED, save, err);
 }
 
-cleat_status cleat_save_async_in_place(struct cleat_client *client,
-                                       const struct cleat_save_request *request,
+cleat_status cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_request *request,
                                        struct cleat_save **save, struct cleat_error *err) {
   return save_begin(client, request, CLEAT__SAVE_IN_PLACE, save, err);
 }
 
 cleat_status cleat_save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return tell(save != NULL ? cleat__save_wait_staged(save, errp) : missing(errp, "save"), errp,
-              err);
+  return tell(save != NULL ? cleat__save_wait_staged(save, errp) : missing(errp, "save"), errp, err);
 }
 
 cleat_status cleat_save_wait(struct cleat_save *save, struct cleat_error *err) {
@@ -117,8 +112,7 @@ void cleat_save_free(struct cleat_save *save) {
 
 /* ---- Catalog and checkpoint ------------------------------------------------------------------- */
 
-cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list,
-                        struct cleat_error *err) {
+cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
@@ -162,8 +156,8 @@ cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cle
   return tell(CLEAT_OK, errp, err);
 }
 
-cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
-                                   struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step, struct cleat_checkpoint **checkpoint,
+                                   struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
@@ -172,8 +166,7 @@ cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
   if (step == CLEAT_STEP_LATEST)
     return tell(cleat__catalog_open_latest(client, checkpoint, errp), errp, err);
   if (step < 0) {
-    return tell(cleat__error_set(errp, CLEAT_INVALID, "step %lld is negative", (long long)step),
-                errp, err);
+    return tell(cleat__error_set(errp, CLEAT_INVALID, "step %lld is negative", (long long)step), errp, err);
   }
   return tell(cleat__checkpoint_open(client, step, checkpoint, errp), errp, err);
 }
@@ -203,12 +196,11 @@ cleat_status cleat_resume(struct cleat_client *client, const struct cleat_resume
   if (checkpoint == NULL)
     return tell(missing(errp, "checkpoint"), errp, err);
   cleat_status status = take_struct(&ours, sizeof ours, options, "cleat_resume_options", errp);
-  return tell(status == CLEAT_OK ? cleat__agree(client, &ours, checkpoint, errp) : status, errp,
-              err);
+  return tell(status == CLEAT_OK ? cleat__agree(client, &ours, checkpoint, errp) : status, errp, err);
 }
 
-cleat_status cleat_rollback(struct cleat_client *client,
-                            const struct cleat_rollback_options *options, struct cleat_error *err) {
+cleat_status cleat_rollback(struct cleat_client *client, const struct cleat_rollback_options *options,
+                            struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_rollback_options ours;
   if (check_client(client, errp) != CLEAT_OK)
@@ -219,18 +211,15 @@ cleat_status cleat_rollback(struct cleat_client *client,
   return tell(status == CLEAT_OK ? cleat__rollback(client, &ours, errp) : status, errp, err);
 }
 
-void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
-                               struct cleat_topology *topology) {
+void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint, struct cleat_topology *topology) {
   cleat__checkpoint_topology(checkpoint, topology);
 }
 
-size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
-                                size_t size) {
+size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text, size_t size) {
   return cleat__checkpoint_differences(checkpoint, text, size);
 }
 
-const struct cleat_checkpoint_info *
-cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint) {
+const struct cleat_checkpoint_info *cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint) {
   return &checkpoint->info;
 }
 
@@ -238,8 +227,7 @@ size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint) {
   return checkpoint->file_count;
 }
 
-const struct cleat_file_info *cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint,
-                                                    size_t index) {
+const struct cleat_file_info *cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint, size_t index) {
   return index < checkpoint->file_count ? &checkpoint->files[index].info : NULL;
 }
 
@@ -247,24 +235,20 @@ size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint) 
   return checkpoint->tensor_count;
 }
 
-const struct cleat_tensor_info *cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
-                                                        size_t index) {
+const struct cleat_tensor_info *cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint, size_t index) {
   return index < checkpoint->tensor_count ? &checkpoint->tensors[index].info : NULL;
 }
 
-const struct cleat_tensor_info *cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
-                                                      const char *name) {
-  const struct cleat__checkpoint_tensor *tensor =
-      name != NULL ? cleat__checkpoint_find(checkpoint, name) : NULL;
+const struct cleat_tensor_info *cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name) {
+  const struct cleat__checkpoint_tensor *tensor = name != NULL ? cleat__checkpoint_find(checkpoint, name) : NULL;
   return tensor != NULL ? &tensor->info : NULL;
 }
 
 /* ---- Load ------------------------------------------------------------------------------------- */
 
-cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
-                                      const struct cleat_load_request *requests, size_t count,
-                                      const struct cleat_load_options *options,
-                                      struct cleat_load **load, struct cleat_error *err) {
+cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                                      size_t count, const struct cleat_load_options *options, struct cleat_load **load,
+                                      struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
   if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
@@ -276,13 +260,12 @@ cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
   cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
   if (status != CLEAT_OK)
     return tell(status, errp, err);
-  return tell(cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp), errp,
-              err);
+  return tell(cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp), errp, err);
 }
 
 cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint, const char *destination,
-                                    const struct cleat_load_options *options,
-                                    struct cleat_load **load, struct cleat_error *err) {
+                                    const struct cleat_load_options *options, struct cleat_load **load,
+                                    struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
   if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
@@ -307,8 +290,7 @@ cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint, struct clea
   return tell(cleat__load_start_verify(checkpoint, load, errp), errp, err);
 }
 
-cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
-                                      const struct cleat_file *files, size_t count,
+cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint, const struct cleat_file *files, size_t count,
                                       struct cleat_load **load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
@@ -327,8 +309,7 @@ cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
 }
 
 /* Ends a load that was started with `status`. */
-static cleat_status load_end(cleat_status status, struct cleat_load *load,
-                             struct cleat_error *err) {
+static cleat_status load_end(cleat_status status, struct cleat_load *load, struct cleat_error *err) {
   if (status != CLEAT_OK)
     return status;
   status = cleat__load_wait(load, err);
@@ -336,9 +317,8 @@ static cleat_status load_end(cleat_status status, struct cleat_load *load,
   return status;
 }
 
-cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
-                                const struct cleat_load_request *requests, size_t count,
-                                const struct cleat_load_options *options, struct cleat_error *err) {
+cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                                size_t count, const struct cleat_load_options *options, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
   cleat_status status = cleat_load_tensors_async(checkpoint, requests, count, options, &load, errp);
@@ -360,8 +340,8 @@ cleat_status cleat_verify(struct cleat_checkpoint *checkpoint, struct cleat_erro
   return tell(load_end(status, load, errp), errp, err);
 }
 
-cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint, const struct cleat_file *files,
-                                size_t count, struct cleat_error *err) {
+cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint, const struct cleat_file *files, size_t count,
+                                struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
   cleat_status status = cleat_verify_files_async(checkpoint, files, count, &load, errp);
@@ -387,8 +367,7 @@ void cleat_load_free(struct cleat_load *load) {
 
 /* ---- Doctor ----------------------------------------------------------------------------------- */
 
-cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor **doctor,
-                                struct cleat_error *err) {
+cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor **doctor, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
@@ -397,8 +376,7 @@ cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor
   return tell(cleat__doctor_start(client, doctor, errp), errp, err);
 }
 
-cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doctor,
-                          struct cleat_error *err) {
+cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doctor, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_doctor *started = NULL;
   if (doctor == NULL)
@@ -416,8 +394,7 @@ cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doc
 
 cleat_status cleat_doctor_wait(struct cleat_doctor *doctor, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return tell(doctor != NULL ? cleat__doctor_wait(doctor, errp) : missing(errp, "doctor"), errp,
-              err);
+  return tell(doctor != NULL ? cleat__doctor_wait(doctor, errp) : missing(errp, "doctor"), errp, err);
 }
 
 int cleat_doctor_ended(const struct cleat_doctor *doctor) {
@@ -451,8 +428,7 @@ const char *cleat_check_result_name(enum cleat_check_result result) {
 
 /* ---- Bench ------------------------------------------------------------------------------------ */
 
-cleat_status cleat_bench_async(struct cleat_client *client,
-                               const struct cleat_bench_options *options,
+cleat_status cleat_bench_async(struct cleat_client *client, const struct cleat_bench_options *options,
                                struct cleat_bench **bench, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_bench_options known;
@@ -461,8 +437,7 @@ cleat_status cleat_bench_async(struct cleat_client *client,
   if (bench == NULL)
     return tell(missing(errp, "bench"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "bench options", errp);
-  return tell(status == CLEAT_OK ? cleat__bench_start(client, &known, bench, errp) : status, errp,
-              err);
+  return tell(status == CLEAT_OK ? cleat__bench_start(client, &known, bench, errp) : status, errp, err);
 }
 
 cleat_status cleat_bench(struct cleat_client *client, const struct cleat_bench_options *options,

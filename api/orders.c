@@ -20,8 +20,8 @@ cleat_status cleat__orders_rank_find(struct cleat__orders_rank *rank, struct cle
   return status;
 }
 
-static cleat_status key_of(struct cleat_client *client, unsigned number,
-                           char key[CLEAT__OBJECT_KEY_MAX], struct cleat_error *err) {
+static cleat_status key_of(struct cleat_client *client, unsigned number, char key[CLEAT__OBJECT_KEY_MAX],
+                           struct cleat_error *err) {
   unsigned long start = atomic_load(&client->number);
   if (start == 0)
     return cleat__error_set(err, CLEAT_INVALID, "the start of the job is not registered");
@@ -45,15 +45,13 @@ cleat_status cleat__orders_put(struct cleat_client *client, unsigned number, con
   return status;
 }
 
-cleat_status cleat__orders_get(struct cleat_client *client, unsigned number, char **text,
-                               struct cleat_error *err) {
+cleat_status cleat__orders_get(struct cleat_client *client, unsigned number, char **text, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   struct cleat__small found = {0};
   cleat_status status = key_of(client, number, key, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__store_get_small(client->store, key, CLEAT__ORDER_BYTES_MAX, &found,
-                                  cleat__call(&client->never, err));
+  status = cleat__store_get_small(client->store, key, CLEAT__ORDER_BYTES_MAX, &found, cleat__call(&client->never, err));
   if (cleat__object_is_absent(status, err)) {
     *text = NULL;
     return CLEAT_OK;

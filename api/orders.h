@@ -23,8 +23,7 @@ struct cleat__orders_rank {
 };
 
 /* Errors: those of cleat_client_open for the environment: INVALID, LIMIT, NO_MEMORY. */
-cleat_status cleat__orders_rank_find(struct cleat__orders_rank *rank,
-                                     struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__orders_rank_find(struct cleat__orders_rank *rank, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* On rank 0: writes order `number`, counted from 1. Errors: INVALID (no start), LOST (it exists with another text), the
  * store's. */

@@ -7,8 +7,7 @@ static cleat_status below_zero(const char *what, int64_t number, struct cleat_er
 }
 
 /* Hands the list to the caller, or frees it if the caller does not want it. */
-static cleat_status give_removals(cleat_status status, struct cleat_removals *made,
-                                  struct cleat_removals **removals) {
+static cleat_status give_removals(cleat_status status, struct cleat_removals *made, struct cleat_removals **removals) {
   if (removals != NULL)
     *removals = made;
   else
@@ -50,8 +49,7 @@ size_t cleat_removals_count(const struct cleat_removals *removals) {
   return cleat__removals_count(removals);
 }
 
-const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
-                                               size_t index) {
+const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals, size_t index) {
   return cleat__removals_get(removals, index);
 }
 
@@ -68,8 +66,7 @@ void cleat_removals_free(struct cleat_removals *removals) {
 }
 
 const char *cleat_removal_kind_name(enum cleat_removal_kind kind) {
-  static const char *const names[] = {"checkpoint", "attempt",    "upload", "scratch",
-                                      "pin",        "unfinished", "start"};
+  static const char *const names[] = {"checkpoint", "attempt", "upload", "scratch", "pin", "unfinished", "start"};
   size_t index = (size_t)kind;
   return index < sizeof names / sizeof names[0] ? names[index] : "unknown";
 }
@@ -78,28 +75,24 @@ cleat_status cleat_pin(struct cleat_client *client, int64_t step, struct cleat_e
   ERR_OR_LOCAL(err);
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
-  return tell(step < 0 ? below_zero("step", step, errp) : cleat__pin_put(client, step, errp), errp,
-              err);
+  return tell(step < 0 ? below_zero("step", step, errp) : cleat__pin_put(client, step, errp), errp, err);
 }
 
 cleat_status cleat_unpin(struct cleat_client *client, int64_t step, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
-  return tell(step < 0 ? below_zero("step", step, errp) : cleat__pin_remove(client, step, errp),
-              errp, err);
+  return tell(step < 0 ? below_zero("step", step, errp) : cleat__pin_remove(client, step, errp), errp, err);
 }
 
-cleat_status cleat_pinned(struct cleat_client *client, int64_t step, int *pinned,
-                          struct cleat_error *err) {
+cleat_status cleat_pinned(struct cleat_client *client, int64_t step, int *pinned, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   bool is_pinned = false;
   if (check_client(client, errp) != CLEAT_OK)
     return tell(errp->status, errp, err);
   if (pinned == NULL)
     return tell(missing(errp, "pinned"), errp, err);
-  cleat_status status =
-      step < 0 ? below_zero("step", step, errp) : cleat__pin_check(client, step, &is_pinned, errp);
+  cleat_status status = step < 0 ? below_zero("step", step, errp) : cleat__pin_check(client, step, &is_pinned, errp);
   if (status == CLEAT_OK)
     *pinned = is_pinned ? 1 : 0;
   return tell(status, errp, err);

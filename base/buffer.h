@@ -25,8 +25,7 @@ void cleat__buffer_reset(struct cleat__buffer *buffer);
 
 /* Errors: NO_MEMORY; LIMIT if the cap would be exceeded. There is no error struct, because callbacks of curl and expat
  * cannot use one. */
-cleat_status cleat__buffer_append(struct cleat__buffer *buffer, const void *bytes,
-                                  size_t length) CLEAT_MUST_USE;
+cleat_status cleat__buffer_append(struct cleat__buffer *buffer, const void *bytes, size_t length) CLEAT_MUST_USE;
 cleat_status cleat__buffer_print(struct cleat__buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3))) CLEAT_MUST_USE;
 

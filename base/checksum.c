@@ -14,16 +14,14 @@
 
 /* ---- CRC-32C of a feed ---- */
 
-static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size,
-                                struct cleat_error *err) {
+static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
   uint32_t *crc32c = ctx;
   (void)err;
   *crc32c = cleat__crc32c(*crc32c, bytes, size);
   return CLEAT_OK;
 }
 
-cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, uint32_t *crc32c,
-                                struct cleat__call call) {
+cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, uint32_t *crc32c, struct cleat__call call) {
   uint32_t crc = 0;
   cleat_status status = cleat__feed_each(feed, take_crc32c, &crc, call);
   if (status == CLEAT_OK)
@@ -66,8 +64,7 @@ bool cleat__unhex(const char *hex, size_t size, void *bytes) {
   return true;
 }
 
-static const char base64_digits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void cleat__base64(const void *bytes, size_t size, char *text) {
   const unsigned char *from = bytes;
@@ -87,8 +84,8 @@ void cleat__base64(const void *bytes, size_t size, char *text) {
 }
 
 void cleat__crc32c_base64(uint32_t crc, char text[9]) {
-  unsigned char bytes[4] = {(unsigned char)(crc >> 24), (unsigned char)(crc >> 16),
-                            (unsigned char)(crc >> 8), (unsigned char)crc};
+  unsigned char bytes[4] = {(unsigned char)(crc >> 24), (unsigned char)(crc >> 16), (unsigned char)(crc >> 8),
+                            (unsigned char)crc};
   cleat__base64(bytes, sizeof bytes, text);
 }
 

@@ -21,19 +21,15 @@ uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size);
 cleat_status cleat__checksum_prepare(void) CLEAT_MUST_USE;
 
 /* Fallible, because OpenSSL allocates memory. Returns a status without an error struct: INTERNAL or NO_MEMORY. */
-cleat_status cleat__sha256(const void *bytes, size_t size,
-                           uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
-cleat_status cleat__sha256_spans(struct cleat__spans spans,
-                                 uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
+cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
+cleat_status cleat__sha256_spans(struct cleat__spans spans, uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
                                 uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 
 #define CLEAT__MD5_BYTES 16
 /* For S3's SSE-C, which identifies a key by its MD5, and for ETags. Not used for security. Status as above. */
-cleat_status cleat__md5(const void *bytes, size_t size,
-                        uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
-cleat_status cleat__md5_spans(struct cleat__spans spans,
-                              uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
+cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
+cleat_status cleat__md5_spans(struct cleat__spans spans, uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
 
 /* Checksums of the bytes that a feed reads. They fill `err`: errors of cleat__feed_each; the digests also INTERNAL. */
 cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, uint32_t *crc32c,

@@ -49,9 +49,7 @@ const struct cleat__clock *cleat__clock_system(void) {
 
 /* The text has room for four-digit years only, so times are limited to the years 1970 to 9999. */
 static void format_time(int64_t wall_s, const char *format, char *text, size_t size) {
-  time_t seconds = wall_s < 0                     ? 0
-                   : wall_s > LAST_SECOND_OF_9999 ? LAST_SECOND_OF_9999
-                                                  : (time_t)wall_s;
+  time_t seconds = wall_s < 0 ? 0 : wall_s > LAST_SECOND_OF_9999 ? LAST_SECOND_OF_9999 : (time_t)wall_s;
   struct tm parts = {0};
   gmtime_r(&seconds, &parts);
   if (strftime(text, size, format, &parts) == 0)

@@ -47,8 +47,7 @@ static bool may_follow(enum cleat__concurrency_phase before, enum cleat__concurr
 }
 #endif
 
-static void set_limit(struct cleat__concurrency *concurrency, enum cleat__concurrency_phase phase,
-                      unsigned limit) {
+static void set_limit(struct cleat__concurrency *concurrency, enum cleat__concurrency_phase phase, unsigned limit) {
   assert(may_follow(concurrency->phase, phase));
   assert(limit >= concurrency->least && limit <= concurrency->most);
   concurrency->phase = phase;
@@ -63,8 +62,7 @@ static void hold(struct cleat__concurrency *concurrency, unsigned base, unsigned
   concurrency->hold = rounds < CLEAT__CONCURRENCY_HOLD_MAX ? rounds : CLEAT__CONCURRENCY_HOLD_MAX;
 }
 
-void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned least, unsigned start,
-                             unsigned most) {
+void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned least, unsigned start, unsigned most) {
   assert(1 <= least && least <= start && start <= most);
   *concurrency = (struct cleat__concurrency){.least = least, .most = most};
   concurrency->base = start;
@@ -140,9 +138,8 @@ static void end_held(struct cleat__concurrency *concurrency, double now_s) {
   if (++concurrency->held < concurrency->hold)
     return;
   /* After throttling, no try with more begins for a while: the longer, the more tries have failed. */
-  bool calm =
-      concurrency->throttled_s <= 0 ||
-      now_s - concurrency->throttled_s > CLEAT__CONCURRENCY_CALM_S * (double)concurrency->hold;
+  bool calm = concurrency->throttled_s <= 0 ||
+              now_s - concurrency->throttled_s > CLEAT__CONCURRENCY_CALM_S * (double)concurrency->hold;
   if (concurrency->fewer_next)
     try_fewer(concurrency);
   else if (calm && concurrency->base_mean >= FULL * concurrency->base)
@@ -153,11 +150,9 @@ static void end_held(struct cleat__concurrency *concurrency, double now_s) {
     go_back(concurrency);
 }
 
-static void end_hold(struct cleat__concurrency *concurrency, double mean, double rate,
-                     double now_s) {
+static void end_hold(struct cleat__concurrency *concurrency, double mean, double rate, double now_s) {
   assert(concurrency->phase == CLEAT__CONCURRENCY_HOLD && concurrency->limit == concurrency->base);
-  bool comparable =
-      mean > concurrency->base_mean * LOSS_CHANGED && mean < concurrency->base_mean * GAIN_CHANGED;
+  bool comparable = mean > concurrency->base_mean * LOSS_CHANGED && mean < concurrency->base_mean * GAIN_CHANGED;
   bool slower = rate < concurrency->base_rate * LOSS_CHANGED;
   if (comparable && slower) {
     /* Part of this round was before the change, so the next round gives the rate to compare with. */
@@ -179,11 +174,9 @@ static void end_hold(struct cleat__concurrency *concurrency, double mean, double
 }
 
 static void end_try(struct cleat__concurrency *concurrency, double mean, double rate) {
-  assert(concurrency->phase == CLEAT__CONCURRENCY_MORE ||
-         concurrency->phase == CLEAT__CONCURRENCY_FEWER);
+  assert(concurrency->phase == CLEAT__CONCURRENCY_MORE || concurrency->phase == CLEAT__CONCURRENCY_FEWER);
   bool fewer = concurrency->phase == CLEAT__CONCURRENCY_FEWER;
-  bool good = fewer ? rate > concurrency->base_rate * LOSS_FEWER &&
-                          rate > concurrency->peak_rate * LOSS_PEAK
+  bool good = fewer ? rate > concurrency->base_rate * LOSS_FEWER && rate > concurrency->peak_rate * LOSS_PEAK
                     : rate > concurrency->base_rate * GAIN_MORE;
   if (good && mean >= FULL * concurrency->limit)
     keep(concurrency, mean, rate);
@@ -233,13 +226,11 @@ void cleat__concurrency_begin(struct cleat__concurrency *concurrency, double now
   concurrency->settled_s = now_s;
 }
 
-void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t bytes, double began_s,
-                            double now_s) {
+void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t bytes, double began_s, double now_s) {
   assert(concurrency->in_flight > 0);
   unsigned in_flight = concurrency->in_flight--;
-  unsigned enough = concurrency->limit > CLEAT__CONCURRENCY_ROUND_MIN
-                        ? concurrency->limit
-                        : CLEAT__CONCURRENCY_ROUND_MIN;
+  unsigned enough =
+      concurrency->limit > CLEAT__CONCURRENCY_ROUND_MIN ? concurrency->limit : CLEAT__CONCURRENCY_ROUND_MIN;
   if (bytes == 0 || now_s <= began_s)
     return;
   if (concurrency->settling && ++concurrency->early >= 2 * enough)
@@ -255,15 +246,13 @@ void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t byt
     round_end(concurrency, now_s);
 }
 
-void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles,
-                                  double now_s) {
+void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles, double now_s) {
   /* The counter only grows. */
   assert(throttles >= concurrency->throttles);
   if (throttles == concurrency->throttles)
     return;
   concurrency->throttles = throttles;
-  bool again =
-      concurrency->throttled_s > 0 && now_s - concurrency->throttled_s < CLEAT__CONCURRENCY_CALM_S;
+  bool again = concurrency->throttled_s > 0 && now_s - concurrency->throttled_s < CLEAT__CONCURRENCY_CALM_S;
   if (again || concurrency->in_flight == 0)
     return;
   concurrency->throttled_s = now_s;

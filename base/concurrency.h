@@ -68,8 +68,7 @@ struct cleat__concurrency {
 };
 
 /* Starts with the limit `start`. The limit stays between `least` and `most` (1 ≤ least ≤ start ≤ most). */
-void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned least, unsigned start,
-                             unsigned most);
+void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned least, unsigned start, unsigned most);
 
 /* Whether another transfer may begin. */
 bool cleat__concurrency_allows(const struct cleat__concurrency *concurrency);
@@ -78,11 +77,9 @@ bool cleat__concurrency_allows(const struct cleat__concurrency *concurrency);
 void cleat__concurrency_begin(struct cleat__concurrency *concurrency, double now_s);
 
 /* A transfer ended and moved `bytes` bytes. 0: it failed or moved nothing, so it does not count for the rate. */
-void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t bytes, double began_s,
-                            double now_s);
+void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t bytes, double began_s, double now_s);
 
 /* `throttles`: how often the store has throttled so far. If it has grown, the limit is lowered. */
-void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles,
-                                  double now_s);
+void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles, double now_s);
 
 #endif

@@ -33,8 +33,7 @@ void cleat__crc64_init(struct cleat__crc64 *crc64) {
     }
 }
 
-uint64_t cleat__crc64nvme(const struct cleat__crc64 *crc64, uint64_t crc, const void *bytes,
-                          size_t size) {
+uint64_t cleat__crc64nvme(const struct cleat__crc64 *crc64, uint64_t crc, const void *bytes, size_t size) {
   /* cleat__crc64_init was called: only the byte 0 has the remainder 0. */
   assert(crc64->tables[0][1] != 0);
   const unsigned char *at = bytes;

@@ -18,8 +18,7 @@ void cleat__crc64_init(struct cleat__crc64 *crc64);
 
 /* The CRC-64/NVME (NVM Express NVM Command Set 1.0, 5.2.1.3.4; "123456789" gives 0xAE8B14860A799888) of `size` bytes,
  * continued from `crc`. The first call passes 0. */
-uint64_t cleat__crc64nvme(const struct cleat__crc64 *crc64, uint64_t crc, const void *bytes,
-                          size_t size);
+uint64_t cleat__crc64nvme(const struct cleat__crc64 *crc64, uint64_t crc, const void *bytes, size_t size);
 
 /* The CRC of two texts in sequence, from the CRC of each and the size of the second. */
 uint64_t cleat__crc64nvme_combine(uint64_t first, uint64_t second, uint64_t second_size);

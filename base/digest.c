@@ -58,8 +58,7 @@ static cleat_status digest_spans(const EVP_MD *kind, struct cleat__spans spans, 
   return status;
 }
 
-static cleat_status digest_once(const EVP_MD *kind, const void *bytes, size_t size,
-                                uint8_t *digest) {
+static cleat_status digest_once(const EVP_MD *kind, const void *bytes, size_t size, uint8_t *digest) {
   cleat__fork_hold();
   int good = EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, kind, NULL);
   cleat__fork_release();
@@ -139,8 +138,8 @@ cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *by
   unsigned length = CLEAT__SHA256_BYTES;
   /* A NULL key would mean "the previous key" to OpenSSL. */
   cleat__fork_hold();
-  const void *made = HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
-                          size == 0 ? (const void *)"" : bytes, size, digest, &length);
+  const void *made = HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size, size == 0 ? (const void *)"" : bytes,
+                          size, digest, &length);
   cleat__fork_release();
   return made != NULL ? CLEAT_OK : openssl_failure();
 }

@@ -43,8 +43,7 @@ static void set_message(struct cleat_error *err, const char *message) {
   memcpy(err->message, message, strlen(message) + 1);
 }
 
-cleat_status(cleat__error_set)(struct cleat_error *err, cleat_status status, const char *format,
-                               ...) {
+cleat_status(cleat__error_set)(struct cleat_error *err, cleat_status status, const char *format, ...) {
   assert(status != CLEAT_OK);
   char message[sizeof err->message];
   va_list args;

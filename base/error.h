@@ -26,12 +26,10 @@ cleat_status cleat__error_errno(struct cleat_error *err, int os_errno, const cha
 cleat_status cleat__error_no_memory(struct cleat_error *err, const char *what);
 
 /* Sets the hint of an existing error. */
-void cleat__error_hint(struct cleat_error *err, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void cleat__error_hint(struct cleat_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts context in front of the message: "<context>: <message>". */
-void cleat__error_context(struct cleat_error *err, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void cleat__error_context(struct cleat_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Sets all fields to zero, and the status to CLEAT_OK. */
 void cleat__error_clear(struct cleat_error *err);

@@ -5,8 +5,8 @@
 
 #include <assert.h>
 
-static cleat_status feed_blocks(const struct cleat__feed *feed, cleat__feed_take_fn *take,
-                                void *ctx, void *block, struct cleat__call call) {
+static cleat_status feed_blocks(const struct cleat__feed *feed, cleat__feed_take_fn *take, void *ctx, void *block,
+                                struct cleat__call call) {
   cleat_status status = CLEAT_OK;
   for (uint64_t at = 0; status == CLEAT_OK && at < feed->length;) {
     uint64_t left = feed->length - at;

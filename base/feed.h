@@ -20,8 +20,7 @@ struct cleat__feed {
 };
 
 /* Receives one block. */
-typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t size,
-                                         struct cleat_error *err);
+typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t size, struct cleat_error *err);
 
 /* Reads all bytes in order, and passes them to `take` block by block. Errors: those of the feed and of `take`;
  * NO_MEMORY; CANCELLED if `cancel` is set meanwhile (`cancel` may be NULL). */

@@ -18,8 +18,7 @@ struct aside {
 
 static atomic_uint generation = 1;
 static _Atomic(struct aside *) asides;
-static pthread_once_t watch_once =
-    PTHREAD_ONCE_INIT; /* if a fork interrupts it, glibc runs it again in the child */
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT; /* if a fork interrupts it, glibc runs it again in the child */
 static int watch_failure;
 
 /* Its readers are threads inside a library. Its writer is a fork. */
@@ -71,8 +70,7 @@ static void watch(void) {
 
 cleat_status cleat__fork_watch(struct cleat_error *err) {
   (void)pthread_once(&watch_once, watch);
-  return watch_failure == 0 ? CLEAT_OK
-                            : cleat__error_no_memory(err, "the handlers that notice a fork");
+  return watch_failure == 0 ? CLEAT_OK : cleat__error_no_memory(err, "the handlers that notice a fork");
 }
 
 unsigned cleat__fork_generation(void) {
@@ -84,8 +82,8 @@ bool cleat__fork_is_ours(unsigned of) {
 }
 
 cleat_status cleat__fork_refuse(const char *what, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_UNSUPPORTED, "%s was opened before fork(); open a new one in this process", what);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_UNSUPPORTED, "%s was opened before fork(); open a new one in this process", what);
   cleat__error_hint(err, "threads do not survive a fork: open the client after it");
   return status;
 }

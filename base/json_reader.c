@@ -10,8 +10,8 @@
 
 #define EXACT_MAX (UINT64_C(1) << 53) /* see json_writer.c */
 
-void cleat__json_reader_init(struct cleat__json_reader *reader, const char *text, size_t size,
-                             unsigned max_depth, const char *what, struct cleat_error *err) {
+void cleat__json_reader_init(struct cleat__json_reader *reader, const char *text, size_t size, unsigned max_depth,
+                             const char *what, struct cleat_error *err) {
   assert(max_depth > 0 && max_depth <= CLEAT__JSON_DEPTH_MAX);
   assert(text != NULL || size == 0);
   assert(err != NULL);
@@ -183,8 +183,7 @@ bool cleat__json_member(struct cleat__json_reader *reader, struct cleat__json_te
   return true;
 }
 
-static bool names_find(const char *const *names, unsigned count, const struct cleat__json_text *key,
-                       unsigned *which) {
+static bool names_find(const char *const *names, unsigned count, const struct cleat__json_text *key, unsigned *which) {
   for (unsigned i = 0; i < count; i++)
     if (strlen(names[i]) == key->length && memcmp(names[i], key->bytes, key->length) == 0) {
       *which = i;
@@ -193,8 +192,8 @@ static bool names_find(const char *const *names, unsigned count, const struct cl
   return false;
 }
 
-bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count,
-                       uint32_t *seen, unsigned *which) {
+bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count, uint32_t *seen,
+                       unsigned *which) {
   /* Each name needs a bit of *seen. */
   assert(count <= 32);
   struct cleat__json_text key = {"", 0};
@@ -211,8 +210,8 @@ bool cleat__json_field(struct cleat__json_reader *reader, const char *const *nam
   return false;
 }
 
-bool cleat__json_require(struct cleat__json_reader *reader, const char *const *names,
-                         uint32_t required, uint32_t seen) {
+bool cleat__json_require(struct cleat__json_reader *reader, const char *const *names, uint32_t required,
+                         uint32_t seen) {
   if (reader->status != CLEAT_OK)
     return false;
   for (unsigned i = 0; i < 32; i++)
@@ -254,8 +253,7 @@ static size_t read_unicode(const char *at, const char *end, uint32_t *code) {
   *code = high;
   if (high < 0xD800 || high > 0xDBFF)
     return 5;
-  if (end - at < 11 || at[5] != '\\' || at[6] != 'u' || !read_hex4(at + 7, end, &low) ||
-      low < 0xDC00 || low > 0xDFFF)
+  if (end - at < 11 || at[5] != '\\' || at[6] != 'u' || !read_hex4(at + 7, end, &low) || low < 0xDC00 || low > 0xDFFF)
     return 0;
   *code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
   return 11;
@@ -297,16 +295,15 @@ static void pass_plain(struct cleat__json_reader *reader) {
   reader->at = at;
 }
 
-static bool append(struct cleat__json_reader *reader, struct cleat__buffer *scratch,
-                   const char *bytes, size_t length) {
+static bool append(struct cleat__json_reader *reader, struct cleat__buffer *scratch, const char *bytes, size_t length) {
   if (cleat__buffer_append(scratch, bytes, length) != CLEAT_OK)
     return cleat__json_refuse_memory(reader);
   return true;
 }
 
 /* Decodes a string that has an escape. Copies the part before the escape as well. */
-static bool read_escaped(struct cleat__json_reader *reader, const char *begin,
-                         struct cleat__buffer *scratch, struct cleat__json_text *text) {
+static bool read_escaped(struct cleat__json_reader *reader, const char *begin, struct cleat__buffer *scratch,
+                         struct cleat__json_text *text) {
   cleat__buffer_reset(scratch);
   if (!append(reader, scratch, begin, (size_t)(reader->at - begin)))
     return false;
@@ -432,8 +429,7 @@ bool cleat__json_big(struct cleat__json_reader *reader, uint64_t *value) {
 
 /* ---- Any value ---------------------------------------------------------------------------- */
 
-static void copy_token(struct cleat__json_reader *reader, struct cleat__json_writer *copy,
-                       const char *begin) {
+static void copy_token(struct cleat__json_reader *reader, struct cleat__json_writer *copy, const char *begin) {
   if (copy == NULL)
     return;
   cleat__json_put(copy, begin, (size_t)(reader->at - begin));

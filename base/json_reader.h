@@ -46,8 +46,8 @@ struct cleat__json_reader {
 
 /* Starts to read exactly `size` bytes. max_depth: at most CLEAT__JSON_DEPTH_MAX. *err gets the first failure: FORMAT,
  * LIMIT or NO_MEMORY. */
-void cleat__json_reader_init(struct cleat__json_reader *reader, const char *text, size_t size,
-                             unsigned max_depth, const char *what, struct cleat_error *err);
+void cleat__json_reader_init(struct cleat__json_reader *reader, const char *text, size_t size, unsigned max_depth,
+                             const char *what, struct cleat_error *err);
 void cleat__json_reader_clear(struct cleat__json_reader *reader);
 
 /* Fails with "<what>: <place>: <message>", unless it has failed already. Returns false. */
@@ -68,12 +68,11 @@ bool cleat__json_element(struct cleat__json_reader *reader);
 
 /* Finds the next member whose name is among the `count` (at most 32) names. *which: its index. *seen: its bit is set.
  * Other members are skipped. A name that appears twice is refused. */
-bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count,
-                       uint32_t *seen, unsigned *which);
+bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count, uint32_t *seen,
+                       unsigned *which);
 
 /* After the object: fails if one of the `required` bits is not in `seen`. */
-bool cleat__json_require(struct cleat__json_reader *reader, const char *const *names,
-                         uint32_t required, uint32_t seen);
+bool cleat__json_require(struct cleat__json_reader *reader, const char *const *names, uint32_t required, uint32_t seen);
 
 /* Reads a string. It is valid until the next string is read (names of members do not count). */
 bool cleat__json_string(struct cleat__json_reader *reader, struct cleat__json_text *text);

@@ -68,20 +68,17 @@ void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value) {
   cleat__json_put_text(writer, quote);
 }
 
-void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before,
-                                  const char *text) {
+void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before, const char *text) {
   cleat__json_put_text(writer, before);
   cleat__json_put_string(writer, text, strlen(text));
 }
 
-void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before,
-                                uint64_t value) {
+void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before, uint64_t value) {
   cleat__json_put_text(writer, before);
   cleat__json_put_uint(writer, value);
 }
 
-void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before,
-                               uint64_t value) {
+void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before, uint64_t value) {
   cleat__json_put_text(writer, before);
   cleat__json_put_big(writer, value);
 }
@@ -95,8 +92,7 @@ void cleat__json_writer_undo(struct cleat__json_writer *writer) {
     out->data[out->length] = '\0';
 }
 
-cleat_status cleat__json_writer_end(struct cleat__json_writer *writer, const char *what,
-                                    struct cleat_error *err) {
+cleat_status cleat__json_writer_end(struct cleat__json_writer *writer, const char *what, struct cleat_error *err) {
   if (writer->status == CLEAT_OK)
     return CLEAT_OK;
   cleat__json_writer_undo(writer);

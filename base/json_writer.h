@@ -31,12 +31,9 @@ void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value);
 
 /* A field, or anything with a text before it: `before` is appended unchanged (",\"nonce\":"), then the value as above.
  * `text` must be valid UTF-8. */
-void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before,
-                                  const char *text);
-void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before,
-                                uint64_t value);
-void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before,
-                               uint64_t value);
+void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before, const char *text);
+void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before, uint64_t value);
+void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before, uint64_t value);
 
 /* Removes everything written since cleat__json_writer_init. */
 void cleat__json_writer_undo(struct cleat__json_writer *writer);

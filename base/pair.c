@@ -28,8 +28,7 @@ int cleat__pair_run(void (*fn)(void *ctx), void *first, void *second) {
   int failure = cleat__fault_point() ? ENOMEM : pthread_barrier_init(&barrier, NULL, 2);
   if (failure != 0)
     return failure;
-  failure =
-      cleat__fault_point() ? EAGAIN : pthread_create(&thread, NULL, call_at_barrier, &calls[1]);
+  failure = cleat__fault_point() ? EAGAIN : pthread_create(&thread, NULL, call_at_barrier, &calls[1]);
   if (failure == 0) {
     (void)call_at_barrier(&calls[0]);
     pthread_join(thread, NULL);

@@ -30,8 +30,7 @@ void cleat__span_cursor_init(struct cleat__span_cursor *cursor, struct cleat__sp
 /* The rest of the current span, at most `size` bytes. Skips spans that are used up. Returns NULL at the end. *base is
  * NULL if the span has no memory. */
 static size_t current_range(struct cleat__span_cursor *cursor, size_t size, char **base) {
-  while (cursor->index < cursor->spans.count &&
-         cursor->offset == cursor->spans.items[cursor->index].length) {
+  while (cursor->index < cursor->spans.count && cursor->offset == cursor->spans.items[cursor->index].length) {
     cursor->index++;
     cursor->offset = 0;
   }

@@ -28,8 +28,7 @@ int cleat__sync_folder(int fd) {
 }
 
 int cleat__sync_folder_at(const char *path) {
-  int fd =
-      cleat__fault_point() ? (errno = EIO, -1) : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = cleat__fault_point() ? (errno = EIO, -1) : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return errno;
   int failure = cleat__sync_folder(fd);

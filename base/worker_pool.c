@@ -46,8 +46,7 @@ static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__j
 
 /* Runs a task: process without the lock, then finish. The lock is held at the call and at the return. The job may no
  * longer exist afterwards. */
-static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
-                            struct cleat__task *task) {
+static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job, struct cleat__task *task) {
   assert(cleat__mutex_is_mine(&pool->lock));
   assert(job->pool == pool);
   job->in_flight++;
@@ -113,9 +112,8 @@ static int start_threads(struct cleat__pool *pool, unsigned threads) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (pool->started < threads && failure == 0) {
-    failure = cleat__fault_point()
-                  ? EAGAIN
-                  : pthread_create(&pool->threads[pool->started], &attributes, worker_main, pool);
+    failure =
+        cleat__fault_point() ? EAGAIN : pthread_create(&pool->threads[pool->started], &attributes, worker_main, pool);
     if (failure == 0)
       pool->started++;
   }
@@ -135,8 +133,7 @@ static void init_monotonic(pthread_cond_t *cond) {
 cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct cleat_error *err) {
   if (threads == 0)
     return cleat__error_set(err, CLEAT_INVALID, "a worker pool needs at least one thread");
-  struct cleat__pool *made =
-      cleat__calloc(1, sizeof *made + (size_t)threads * sizeof made->threads[0]);
+  struct cleat__pool *made = cleat__calloc(1, sizeof *made + (size_t)threads * sizeof made->threads[0]);
   if (made == NULL)
     return cleat__error_no_memory(err, "the worker pool");
   /* With these attributes none of the calls can fail on Linux. */
@@ -177,8 +174,7 @@ unsigned cleat__pool_threads(const struct cleat__pool *pool) {
   return pool->started;
 }
 
-void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
-                     const struct cleat__job_ops *ops) {
+void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job, const struct cleat__job_ops *ops) {
   assert(ops->take != NULL && ops->process != NULL && ops->finish != NULL);
   *job = (struct cleat__job){.ops = ops, .pool = pool};
   cleat__mutex_lock(&pool->lock);

@@ -44,8 +44,7 @@ void cleat__pool_free(struct cleat__pool *pool);
 unsigned cleat__pool_threads(const struct cleat__pool *pool);
 
 /* Adds the job at the end of the queue. Its take may be called from now on. Cannot fail. */
-void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
-                     const struct cleat__job_ops *ops);
+void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job, const struct cleat__job_ops *ops);
 
 /* Removes the job from the queue. The caller ensures that none of its tasks is in flight, and that take would return
  * NULL. */

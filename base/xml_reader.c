@@ -94,8 +94,8 @@ static void XMLCALL on_text(void *user, const char *text, int length) {
     cleat__xml_fail(reader, CLEAT_FORMAT, "an element is too long");
 }
 
-static void XMLCALL on_doctype(void *user, const char *name, const char *system_id,
-                               const char *public_id, int has_internal_subset) {
+static void XMLCALL on_doctype(void *user, const char *name, const char *system_id, const char *public_id,
+                               int has_internal_subset) {
   (void)name;
   (void)system_id;
   (void)public_id;
@@ -104,9 +104,8 @@ static void XMLCALL on_doctype(void *user, const char *name, const char *system_
 }
 
 /* Not reachable after the DOCTYPE check. It stays, so that no change of that check lets entities in. */
-static void XMLCALL on_entity(void *user, const char *name, int is_parameter, const char *value,
-                              int value_length, const char *base, const char *system_id,
-                              const char *public_id, const char *notation) {
+static void XMLCALL on_entity(void *user, const char *name, int is_parameter, const char *value, int value_length,
+                              const char *base, const char *system_id, const char *public_id, const char *notation) {
   (void)name;
   (void)is_parameter;
   (void)value;
@@ -130,22 +129,21 @@ static cleat_status parse_failed(const struct cleat__xml_reader *reader, struct 
   if (reader->status == CLEAT_NO_MEMORY || (!reader->status && code == XML_ERROR_NO_MEMORY))
     return cleat__error_no_memory(err, what);
   if (reader->status)
-    return cleat__error_set(err, reader->status, "the store's %s is malformed: %s", what,
-                            reader->why);
-  return cleat__error_set(err, CLEAT_FORMAT, "the store's %s is malformed: %s at line %lu", what,
-                          XML_ErrorString(code), XML_GetCurrentLineNumber(reader->parser));
+    return cleat__error_set(err, reader->status, "the store's %s is malformed: %s", what, reader->why);
+  return cleat__error_set(err, CLEAT_FORMAT, "the store's %s is malformed: %s at line %lu", what, XML_ErrorString(code),
+                          XML_GetCurrentLineNumber(reader->parser));
 }
 
-cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form,
-                             void *target, struct cleat_error *err) {
+cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form, void *target,
+                             struct cleat_error *err) {
   assert(form->roots[0] != NULL && form->leaf != NULL);
   while (size > 0 && strchr(" \t\r\n", *xml) && *xml != '\0') {
     xml++;
     size--;
   }
   if (size > CLEAT__XML_MAX)
-    return cleat__error_set(err, CLEAT_FORMAT, "the store's %s is malformed: it is over %u bytes",
-                            form->what, CLEAT__XML_MAX);
+    return cleat__error_set(err, CLEAT_FORMAT, "the store's %s is malformed: it is over %u bytes", form->what,
+                            CLEAT__XML_MAX);
   struct cleat__xml_reader reader = {.form = form, .target = target};
   reader.parser = XML_ParserCreate_MM(NULL, &EXPAT_MEMORY, NULL);
   if (!reader.parser)

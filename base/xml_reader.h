@@ -20,8 +20,7 @@ struct cleat__xml_reader;
 
 /* Called for every element that ends. `path`: such as "/Error/Code", without namespace prefixes. `text`: the element's
  * own text after its last child. Both are borrowed for the call. */
-typedef void cleat__xml_leaf_fn(struct cleat__xml_reader *reader, void *target, const char *path,
-                                const char *text);
+typedef void cleat__xml_leaf_fn(struct cleat__xml_reader *reader, void *target, const char *path, const char *text);
 
 /* A kind of document. */
 struct cleat__xml_form {
@@ -32,8 +31,8 @@ struct cleat__xml_form {
 
 /* Reads a whole document. `target` is passed to the leaf function. Errors: FORMAT, NO_MEMORY, or the failure of the
  * leaf function. */
-cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form,
-                             void *target, struct cleat_error *err);
+cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form, void *target,
+                             struct cleat_error *err);
 
 /* For the leaf function: stops reading. Only the first failure counts. `why` must be static text. */
 void cleat__xml_fail(struct cleat__xml_reader *reader, cleat_status status, const char *why);

@@ -42,8 +42,8 @@ struct cleat__device_ops {
    * the first copy takes no longer than later ones. Otherwise the first use makes them present. A forked child does not
    * have this memory. The caller owns it, and frees it by host_free with the same size. NULL in devices that pin the
    * host's memory. */
-  cleat_status (*host_alloc)(struct cleat__device *device, size_t bytes, bool resident,
-                             void **memory, struct cleat_error *err);
+  cleat_status (*host_alloc)(struct cleat__device *device, size_t bytes, bool resident, void **memory,
+                             struct cleat_error *err);
   void (*host_free)(struct cleat__device *device, void *memory, size_t bytes);
 
   /* The operations below are NULL for the host, except submit and wait. The host has one queue and one kind of
@@ -53,13 +53,11 @@ struct cleat__device_ops {
    * call does it, and it lasts until close. There is one such block for a device, and later calls cost nothing. If the
    * system has too little memory to pin, the log says so, and copies are slower. `ordinal` -1: the caller's current
    * device. Errors: UNSUPPORTED (no such device here, or after a fork), IO. */
-  cleat_status (*pin)(struct cleat__device *device, int ordinal, void *memory, size_t bytes,
-                      struct cleat_error *err);
+  cleat_status (*pin)(struct cleat__device *device, int ordinal, void *memory, size_t bytes, struct cleat_error *err);
 
   /* Finds the ordinal of the device that has the memory `address`. Errors: INVALID (not memory of such a device),
    * UNSUPPORTED, IO. */
-  cleat_status (*locate)(struct cleat__device *device, const void *address, int *ordinal,
-                         struct cleat_error *err);
+  cleat_status (*locate)(struct cleat__device *device, const void *address, int *ordinal, struct cleat_error *err);
 
   /* The caller owns *queue, and frees it by queue_free. */
   cleat_status (*queue_new)(struct cleat__device *device, int ordinal, struct cleat__queue **queue,
@@ -79,8 +77,7 @@ struct cleat__device_ops {
 
   /* Allocates memory of the queue's device. Work submitted afterwards can use it. device_give frees it after the work
    * that was submitted before. Errors: NO_MEMORY (also if too little would be left for others), UNSUPPORTED. */
-  cleat_status (*device_take)(struct cleat__queue *queue, size_t bytes, void **memory,
-                              struct cleat_error *err);
+  cleat_status (*device_take)(struct cleat__queue *queue, size_t bytes, void **memory, struct cleat_error *err);
   void (*device_give)(struct cleat__queue *queue, void *memory);
 
   /* Waits for everything that was submitted, then frees the queue. */

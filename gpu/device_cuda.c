@@ -92,17 +92,16 @@ static const char *hint_of(cudaError_t code) {
 
 /* Fills *err from a failed call. Clears the error from the thread's CUDA state, so that the program's own code does not
  * find it there. */
-__attribute__((format(printf, 4, 5))) static cleat_status
-cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static cleat_status cuda_fail(struct cleat_error *err, cudaError_t code,
+                                                                    int ordinal, const char *format, ...) {
   char what[160];
   va_list args;
   va_start(args, format);
   (void)vsnprintf(what, sizeof(what), format, args);
   va_end(args);
   (void)cudaGetLastError();
-  cleat_status status =
-      cleat__error_set(err, status_of(code), "CUDA device %d: cannot %s: %s (%s)", ordinal, what,
-                       cudaGetErrorString(code), cudaGetErrorName(code));
+  cleat_status status = cleat__error_set(err, status_of(code), "CUDA device %d: cannot %s: %s (%s)", ordinal, what,
+                                         cudaGetErrorString(code), cudaGetErrorName(code));
   cleat__error_hint(err, "%s", hint_of(code));
   return status;
 }
@@ -114,10 +113,9 @@ static cleat_status check_process(struct cleat_error *err) {
   int self = (int)getpid();
   if (atomic_compare_exchange_strong(&cuda_process, &none, self) || none == self)
     return CLEAT_OK;
-  cleat_status status = cleat__error_set(
-      err, CLEAT_UNSUPPORTED, "CUDA was used before this process was forked, and is lost in it");
-  cleat__error_hint(
-      err, "start processes that use CUDA with spawn or exec, or fork before its first use");
+  cleat_status status =
+      cleat__error_set(err, CLEAT_UNSUPPORTED, "CUDA was used before this process was forked, and is lost in it");
+  cleat__error_hint(err, "start processes that use CUDA with spawn or exec, or fork before its first use");
   return status;
 }
 
@@ -130,13 +128,11 @@ static cleat_status check_driver(struct cleat_error *err) {
   cleat_status status = CLEAT_UNSUPPORTED;
   if (driver == 0) {
     status = cleat__error_set(err, CLEAT_UNSUPPORTED, "this machine has no NVIDIA driver");
-    cleat__error_hint(err,
-                      "if this is a container, start it with GPUs (--gpus all); see nvidia-smi");
+    cleat__error_hint(err, "if this is a container, start it with GPUs (--gpus all); see nvidia-smi");
   } else {
-    status = cleat__error_set(err, CLEAT_UNSUPPORTED,
-                              "the NVIDIA driver knows CUDA %d.%d, but Cleat was built with %d.%d",
-                              driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-                              CUDART_VERSION % 1000 / 10);
+    status =
+        cleat__error_set(err, CLEAT_UNSUPPORTED, "the NVIDIA driver knows CUDA %d.%d, but Cleat was built with %d.%d",
+                         driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     cleat__error_hint(err, "install a newer driver, or build Cleat with CUDA %d", driver / 1000);
   }
   return status;
@@ -163,8 +159,7 @@ static cleat_status check_usable(struct cleat_error *err) {
  * them in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
 static cleat_status exchange_mode(enum cudaStreamCaptureMode *mode, struct cleat_error *err) {
   cudaError_t code = cudaThreadExchangeStreamCaptureMode(mode);
-  return code == cudaSuccess ? CLEAT_OK
-                             : cuda_fail(err, code, 0, "change the thread's capture mode");
+  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, 0, "change the thread's capture mode");
 }
 
 /* For the client's workers. They keep the device and the mode: returning to a device that the process does not use
@@ -222,8 +217,8 @@ static cleat_status enter_device(int ordinal, struct visit *visit, struct cleat_
 
 /* Pins the block. The lock is held on purpose: other threads that need the block wait until it is pinned. *refused: the
  * system has too little memory to pin; the caller logs that after it has released the lock. */
-static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes,
-                               cudaError_t *refused, struct cleat_error *err) {
+static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes, cudaError_t *refused,
+                               struct cleat_error *err) {
   assert(cleat__mutex_is_mine(&cuda->lock));
   struct visit visit;
   cleat_status status = enter_device(ordinal, &visit, err);
@@ -258,8 +253,8 @@ static cleat_status cuda_pin(struct cleat__device *device, int ordinal, void *me
   cleat__mutex_unlock(&cuda->lock);
   if (refused != cudaSuccess)
     cleat__log(&cuda->log, CLEAT_LOG_WARNING,
-               "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow",
-               bytes, cudaGetErrorString(refused));
+               "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow", bytes,
+               cudaGetErrorString(refused));
   return status;
 }
 
@@ -279,14 +274,12 @@ static cleat_status cuda_locate(struct cleat__device *device, const void *addres
   /* Runtimes before 11 report "invalid value" for an address that is not CUDA's. */
   if (code != cudaSuccess && code != cudaErrorInvalidValue)
     return cuda_fail(err, code, 0, "query an address");
-  if (code == cudaSuccess &&
-      (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged)) {
+  if (code == cudaSuccess && (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged)) {
     *ordinal = found.device;
     return CLEAT_OK;
   }
   (void)cudaGetLastError();
-  status =
-      cleat__error_set(err, CLEAT_INVALID, "address %p is not memory of a CUDA device", address);
+  status = cleat__error_set(err, CLEAT_INVALID, "address %p is not memory of a CUDA device", address);
   cleat__error_hint(err, "set device to CLEAT_DEVICE_CUDA only for memory from cudaMalloc; leave "
                          "it out for host memory");
   return status;
@@ -294,8 +287,8 @@ static cleat_status cuda_locate(struct cleat__device *device, const void *addres
 
 /* ---- Queues ----------------------------------------------------------------------------------- */
 
-static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
-                                   struct cleat__queue **queue, struct cleat_error *err) {
+static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal, struct cleat__queue **queue,
+                                   struct cleat_error *err) {
   cleat_status status = check_usable(err);
   if (status != CLEAT_OK)
     return status;
@@ -322,8 +315,7 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
 
 /* Work that is being captured is not done yet, and an event in it would become part of the graph. This query does not
  * affect the capture. */
-static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStream_t stream,
-                                       struct cleat_error *err) {
+static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStream_t stream, struct cleat_error *err) {
   enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t code = cudaStreamIsCapturing(stream, &capture);
   if (code == cudaSuccess && capture == cudaStreamCaptureStatusNone)
@@ -333,8 +325,7 @@ static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStrea
   (void)cudaGetLastError();
   cleat_status status =
       cleat__error_set(err, CLEAT_INVALID, "%s is being captured into a CUDA graph",
-                       code == cudaSuccess ? "the stream of the tensor"
-                                           : "a stream that the default stream waits for");
+                       code == cudaSuccess ? "the stream of the tensor" : "a stream that the default stream waits for");
   cleat__error_hint(err, "save and load before cudaStreamBeginCapture or after "
                          "cudaStreamEndCapture, or name another stream in the tensor's place");
   return status;
@@ -353,8 +344,7 @@ static cudaError_t put_behind(const struct cuda_queue *queue, cudaStream_t strea
   return code;
 }
 
-static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
-                                     struct cleat_error *err) {
+static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream, struct cleat_error *err) {
   struct cuda_queue *queue = queue_of(base);
   struct visit visit;
   cleat_status status = check_process(err);
@@ -374,18 +364,16 @@ static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
 
 #if CUDART_VERSION >= 12080
 /* The casts allow for the constness of the arrays, which differs between releases. */
-static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const void **from,
-                                size_t *bytes, size_t count) {
+static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const void **from, size_t *bytes,
+                                size_t count) {
   struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream,
                                             .flags = cudaMemcpyFlagPreferOverlapWithCompute};
   size_t first = 0;
 #if CUDART_VERSION >= 13000
-  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1,
-                              queue->stream);
+  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1, queue->stream);
 #else
   size_t failed = 0;
-  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1,
-                              &failed, queue->stream);
+  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1, &failed, queue->stream);
 #endif
 }
 #endif
@@ -394,16 +382,15 @@ static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const
 static cudaError_t submit_one(const struct cuda_queue *queue, const struct cleat__copy *copy) {
   if (copy->rows == 1)
     return cudaMemcpyAsync(copy->to, copy->from, copy->row_bytes, cudaMemcpyDefault, queue->stream);
-  return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch, copy->row_bytes,
-                           copy->rows, cudaMemcpyDefault, queue->stream);
+  return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch, copy->row_bytes, copy->rows,
+                           cudaMemcpyDefault, queue->stream);
 }
 
 static bool is_small(const struct cleat__copy *copy) {
   return copy->rows == 1 && copy->row_bytes <= BATCH_COPY_BYTES_MAX;
 }
 
-static cudaError_t submit_each(const struct cuda_queue *queue, const struct cleat__copy *copies,
-                               size_t count) {
+static cudaError_t submit_each(const struct cuda_queue *queue, const struct cleat__copy *copies, size_t count) {
   cudaError_t code = cudaSuccess;
   for (size_t i = 0; code == cudaSuccess && i < count; i++)
     code = submit_one(queue, &copies[i]);
@@ -411,8 +398,7 @@ static cudaError_t submit_each(const struct cuda_queue *queue, const struct clea
 }
 
 #if CUDART_VERSION >= 12080
-static cudaError_t submit_together(const struct cuda_queue *queue, const struct cleat__copy *copies,
-                                   size_t count) {
+static cudaError_t submit_together(const struct cuda_queue *queue, const struct cleat__copy *copies, size_t count) {
   void *to[BATCH_COPIES_MAX];
   const void *from[BATCH_COPIES_MAX];
   size_t bytes[BATCH_COPIES_MAX];
@@ -426,8 +412,7 @@ static cudaError_t submit_together(const struct cuda_queue *queue, const struct 
 
 /* Submits small copies in one call. If that is refused, and one call for each copy works, batches are not tried again:
  * the driver is probably older than 12.8. Starting a copy twice does no harm. */
-static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
-                                size_t count) {
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies, size_t count) {
   struct cuda_device *cuda = device_of(queue->queue.device);
   if (count == 1 || atomic_load(&cuda->no_batch))
     return submit_each(queue, copies, count);
@@ -444,14 +429,13 @@ static cudaError_t submit_small(const struct cuda_queue *queue, const struct cle
   return code;
 }
 #else
-static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
-                                size_t count) {
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies, size_t count) {
   return submit_each(queue, copies, count);
 }
 #endif
 
-static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__copy *copies,
-                                size_t count, struct cleat_error *err) {
+static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__copy *copies, size_t count,
+                                struct cleat_error *err) {
   struct cuda_queue *queue = queue_of(base);
   cleat_status status = use_device(queue, err);
   if (status != CLEAT_OK)
@@ -471,8 +455,7 @@ static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__c
 
 static cudaError_t wait_by_event(const struct cuda_queue *queue) {
   cudaEvent_t event = NULL;
-  cudaError_t code =
-      cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
+  cudaError_t code = cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
   if (code != cudaSuccess)
     return code;
   code = cudaEventRecord(event, queue->stream);
@@ -501,10 +484,8 @@ static void cuda_queue_free(struct cleat__queue *base) {
   struct cuda_queue *queue = queue_of(base);
   struct cleat_error ignored;
   struct visit visit;
-  if (check_process(&ignored) == CLEAT_OK &&
-      enter_device(queue->ordinal, &visit, &ignored) == CLEAT_OK) {
-    if (cudaStreamSynchronize(queue->stream) != cudaSuccess ||
-        cudaStreamDestroy(queue->stream) != cudaSuccess)
+  if (check_process(&ignored) == CLEAT_OK && enter_device(queue->ordinal, &visit, &ignored) == CLEAT_OK) {
+    if (cudaStreamSynchronize(queue->stream) != cudaSuccess || cudaStreamDestroy(queue->stream) != cudaSuccess)
       (void)cudaGetLastError();
     leave(&visit);
   }
@@ -513,16 +494,14 @@ static void cuda_queue_free(struct cleat__queue *base) {
 
 /* ---- Device memory ---------------------------------------------------------------------------- */
 
-static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, void **memory,
-                                struct cleat_error *err) {
+static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, void **memory, struct cleat_error *err) {
   size_t unused = 0;
   size_t total = 0;
   cudaError_t code = cudaMemGetInfo(&unused, &total);
   if (code != cudaSuccess)
     return cuda_fail(err, code, queue->ordinal, "query its free memory");
   if (unused < bytes || unused - bytes < total / SNAPSHOT_RESERVE) {
-    return cleat__error_set(err, CLEAT_NO_MEMORY,
-                            "CUDA device %d has %zu bytes free, too few for a copy of %zu",
+    return cleat__error_set(err, CLEAT_NO_MEMORY, "CUDA device %d has %zu bytes free, too few for a copy of %zu",
                             queue->ordinal, unused, bytes);
   }
   void *taken = NULL;
@@ -533,8 +512,7 @@ static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, vo
   return CLEAT_OK;
 }
 
-static cleat_status cuda_device_take(struct cleat__queue *base, size_t bytes, void **memory,
-                                     struct cleat_error *err) {
+static cleat_status cuda_device_take(struct cleat__queue *base, size_t bytes, void **memory, struct cleat_error *err) {
   struct cuda_queue *queue = queue_of(base);
   cleat_status status = use_device(queue, err);
   return status == CLEAT_OK ? device_take(queue, bytes, memory, err) : status;
@@ -544,8 +522,7 @@ static void cuda_device_give(struct cleat__queue *base, void *memory) {
   struct cuda_queue *queue = queue_of(base);
   struct cleat_error ignored;
   struct visit visit;
-  if (check_process(&ignored) != CLEAT_OK ||
-      enter_device(queue->ordinal, &visit, &ignored) != CLEAT_OK)
+  if (check_process(&ignored) != CLEAT_OK || enter_device(queue->ordinal, &visit, &ignored) != CLEAT_OK)
     return;
   if (cudaFreeAsync(memory, queue->stream) != cudaSuccess)
     (void)cudaGetLastError();
@@ -558,8 +535,7 @@ static void cuda_close(struct cleat__device *device) {
   struct cuda_device *cuda = device_of(device);
   struct cleat_error ignored;
   struct visit visit;
-  if (cuda->synced.registered && check_process(&ignored) == CLEAT_OK &&
-      enter(&visit, &ignored) == CLEAT_OK) {
+  if (cuda->synced.registered && check_process(&ignored) == CLEAT_OK && enter(&visit, &ignored) == CLEAT_OK) {
     if (cudaHostUnregister(cuda->synced.pinned) != cudaSuccess)
       (void)cudaGetLastError();
     leave(&visit);

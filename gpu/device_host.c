@@ -28,16 +28,15 @@ static void host_make_resident(void *memory, size_t bytes) {
     page[at] = 0;
 }
 
-static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool resident,
-                               void **memory, struct cleat_error *err) {
+static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool resident, void **memory,
+                               struct cleat_error *err) {
   assert(bytes > 0);
   (void)device;
   if (cleat__fault_point())
     return cleat__error_no_memory(err, "staging buffers");
   void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
-    cleat_status status =
-        cleat__error_errno(err, errno, "cannot allocate %zu bytes of staging memory", bytes);
+    cleat_status status = cleat__error_errno(err, errno, "cannot allocate %zu bytes of staging memory", bytes);
     cleat__error_hint(err, "lower the staging memory (--staging, staging_bytes)");
     return status;
   }
@@ -57,19 +56,18 @@ static void host_free(struct cleat__device *device, void *memory, size_t bytes) 
   (void)munmap(memory, bytes);
 }
 
-static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__copy *copies,
-                                size_t count, struct cleat_error *err) {
+static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__copy *copies, size_t count,
+                                struct cleat_error *err) {
   (void)queue;
   (void)err;
   for (size_t i = 0; i < count; i++) {
     assert(copies[i].rows > 0);
     /* Rows must not overlap. */
-    assert(copies[i].rows == 1 || (copies[i].to_pitch >= copies[i].row_bytes &&
-                                   copies[i].from_pitch >= copies[i].row_bytes));
+    assert(copies[i].rows == 1 ||
+           (copies[i].to_pitch >= copies[i].row_bytes && copies[i].from_pitch >= copies[i].row_bytes));
     for (size_t row = 0; row < copies[i].rows; row++) {
       cleat__copy_uncached((char *)copies[i].to + row * copies[i].to_pitch,
-                           (const char *)copies[i].from + row * copies[i].from_pitch,
-                           copies[i].row_bytes);
+                           (const char *)copies[i].from + row * copies[i].from_pitch, copies[i].row_bytes);
     }
   }
   return CLEAT_OK;

@@ -4,15 +4,15 @@
 #include "gpu/device.h"
 
 static cleat_status refuse(struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_UNSUPPORTED, "this build of Cleat has no CUDA, so it cannot reach CUDA memory");
+  cleat_status status =
+      cleat__error_set(err, CLEAT_UNSUPPORTED, "this build of Cleat has no CUDA, so it cannot reach CUDA memory");
   cleat__error_hint(err, "build Cleat with CUDA (make CUDA=/usr/local/cuda); `cleat --version` "
                          "shows what this build has");
   return status;
 }
 
-static cleat_status no_cuda_pin(struct cleat__device *device, int ordinal, void *memory,
-                                size_t bytes, struct cleat_error *err) {
+static cleat_status no_cuda_pin(struct cleat__device *device, int ordinal, void *memory, size_t bytes,
+                                struct cleat_error *err) {
   (void)device;
   (void)ordinal;
   (void)memory;

@@ -32,14 +32,12 @@ struct cleat__staging {
   const struct cleat__pool *guard;
 };
 
-static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
-                                  struct cleat_error *err) {
+static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes, struct cleat_error *err) {
   if (buffer_bytes == 0 || total_bytes < buffer_bytes) {
-    cleat_status status = cleat__error_set(
-        err, CLEAT_LIMIT, "a staging budget of %llu bytes is smaller than a buffer of %llu bytes",
-        (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
-    cleat__error_hint(
-        err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
+    cleat_status status =
+        cleat__error_set(err, CLEAT_LIMIT, "a staging budget of %llu bytes is smaller than a buffer of %llu bytes",
+                         (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
+    cleat__error_hint(err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
     return status;
   }
   if (total_bytes > SIZE_MAX / 2) {
@@ -49,9 +47,8 @@ static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
   return CLEAT_OK;
 }
 
-cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
-                                uint64_t buffer_bytes, bool resident,
-                                struct cleat__staging **staging, struct cleat_error *err) {
+cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes, uint64_t buffer_bytes,
+                                bool resident, struct cleat__staging **staging, struct cleat_error *err) {
   cleat_status status = staging_check(total_bytes, buffer_bytes, err);
   if (status != CLEAT_OK)
     return status;
@@ -154,8 +151,7 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
   cut->free &= ~(1u << at);
   if (cut->free == 0)
     staging->partial = cut->next;
-  *slice =
-      staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes + at * slice_bytes;
+  *slice = staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes + at * slice_bytes;
   return true;
 }
 
@@ -191,20 +187,17 @@ static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t a
     return;
   unlink_partial(staging, cut);
   cut->is_cut = false;
-  staging->stack[staging->free_count++] =
-      staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes;
+  staging->stack[staging->free_count++] = staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes;
 }
 
-void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
-                                void *const *buffers) {
+void cleat__staging_give_locked(struct cleat__staging *staging, size_t count, void *const *buffers) {
   assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   for (size_t i = count; i-- > 0;) {
     assert(is_of(staging, buffers[i]));
     size_t offset = (size_t)((char *)buffers[i] - staging->block);
     struct cut *cut = &staging->cuts[offset / staging->buffer_bytes];
     if (cut->is_cut)
-      give_slice(staging, cut,
-                 offset % staging->buffer_bytes / cleat__staging_slice_bytes(staging));
+      give_slice(staging, cut, offset % staging->buffer_bytes / cleat__staging_slice_bytes(staging));
     else
       staging->stack[staging->free_count++] = buffers[i];
     assert(staging->free_count <= staging->buffer_count);

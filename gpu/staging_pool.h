@@ -23,9 +23,8 @@ struct cleat__staging;
 
 /* Makes a pool of floor(total_bytes / buffer_bytes) buffers. `resident`: as in host_alloc. The device must outlive the
  * pool. Errors: LIMIT (not even one buffer fits), NO_MEMORY. */
-cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
-                                uint64_t buffer_bytes, bool resident,
-                                struct cleat__staging **staging, struct cleat_error *err);
+cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes, uint64_t buffer_bytes,
+                                bool resident, struct cleat__staging **staging, struct cleat_error *err);
 
 /* Sets the worker pool whose lock guards this pool. A build with asserts checks it from now on. Without a worker pool,
  * as in tests, the caller must be the only thread. */

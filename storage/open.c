@@ -45,8 +45,8 @@ static cleat_status bad_url(const char *url, struct cleat_error *err) {
   return CLEAT_INVALID;
 }
 
-cleat_status cleat__store_open(const char *url, const struct cleat__store_config *config,
-                               struct cleat__store **store, struct cleat_error *err) {
+cleat_status cleat__store_open(const char *url, const struct cleat__store_config *config, struct cleat__store **store,
+                               struct cleat_error *err) {
   const char *colon = strstr(url, "://");
   size_t length = colon == NULL ? 0 : (size_t)(colon - url);
   for (size_t i = 0; i < sizeof drivers / sizeof drivers[0] && colon != NULL; i++) {

@@ -49,7 +49,7 @@ struct cleat_bench_rung {
 struct cleat_bench_side {
   const struct cleat_bench_rung *rungs; /* in the order of their concurrency */
   size_t count;                         /* 1 or more */
-  size_t best; /* index of the fewest parts in flight within 5 % of the highest rate */
+  size_t best;                          /* index of the fewest parts in flight within 5 % of the highest rate */
   /* The limit of parts in flight for saves and loads when none is configured: what their staging
    * memory allows. For an s3:// store they find the best number below it themselves. */
   unsigned usual;
@@ -103,8 +103,7 @@ struct cleat_bench_progress {
  * INVALID (max_bytes is smaller than two parts, or max_concurrency is too large), NO_MEMORY,
  * CANCELLED. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench(struct cleat_client *client,
-                                                  const struct cleat_bench_options *options,
-                                                  struct cleat_bench **bench,
+                                                  const struct cleat_bench_options *options, struct cleat_bench **bench,
                                                   struct cleat_error *err);
 
 /* Starts a measurement of a store and returns at once. Otherwise as cleat_bench. The caller owns
@@ -112,18 +111,15 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench(struct cleat_client *client,
  * Errors: INVALID, NO_MEMORY, UNSUPPORTED (after a fork); all others come from cleat_bench_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_async(struct cleat_client *client,
                                                         const struct cleat_bench_options *options,
-                                                        struct cleat_bench **bench,
-                                                        struct cleat_error *err);
+                                                        struct cleat_bench **bench, struct cleat_error *err);
 
 /* Waits for the end of a measurement. May be called again, from any thread.
  * Errors: those of cleat_bench; UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_wait(struct cleat_bench *bench,
-                                                       struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_wait(struct cleat_bench *bench, struct cleat_error *err);
 
 /* Tells how far a measurement is. Fills in all of *progress. Never blocks on the store. Any thread
  * may call it. */
-CLEAT_API void cleat_bench_progress(const struct cleat_bench *bench,
-                                    struct cleat_bench_progress *progress);
+CLEAT_API void cleat_bench_progress(const struct cleat_bench *bench, struct cleat_bench_progress *progress);
 
 /* Asks a measurement to stop. Returns at once. What it stored is removed, and cleat_bench_wait
  * returns CANCELLED. Any thread may call it. */

@@ -41,8 +41,8 @@ struct cleat_list;
  * and counted (see cleat_list_damaged). An empty or absent folder is an empty list. The caller owns
  * *list and frees it with cleat_list_free.
  * Errors: those of the store, NO_MEMORY. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client,
-                                                 struct cleat_list **list, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list,
+                                                 struct cleat_error *err);
 
 /* Counts the checkpoints of a list.
  * Returns: their number. */
@@ -50,8 +50,7 @@ CLEAT_API size_t cleat_list_count(const struct cleat_list *list);
 
 /* Gives one checkpoint of a list, by its index, counted from 0.
  * Returns: the checkpoint, which lives as long as the list; NULL at cleat_list_count and beyond. */
-CLEAT_API const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list,
-                                                             size_t index);
+CLEAT_API const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list, size_t index);
 
 /* Counts the steps of a list whose manifest cannot be read.
  * Returns: their number. cleat_list_count does not include them. */
@@ -70,8 +69,7 @@ CLEAT_API void cleat_list_free(struct cleat_list *list);
  * CLEAT_STEP_LATEST also reports them to the caller.
  * Errors: NOT_FOUND (no checkpoint: err->s3_code is empty; no bucket: it is NoSuchBucket),
  * INTEGRITY (there are checkpoints, but every one is damaged), and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
-                                                   struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cleat_error *err);
 
 /* ---- Checkpoints ------------------------------------------------------------------------- */
 
@@ -85,8 +83,7 @@ struct cleat_checkpoint;
  * *checkpoint and frees it with cleat_checkpoint_free.
  * Errors: NOT_FOUND, INTEGRITY, FORMAT, NEWER, INVALID (another step below 0), and those of the
  * store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client *client,
-                                                            int64_t step,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
                                                             struct cleat_checkpoint **checkpoint,
                                                             struct cleat_error *err);
 
@@ -96,20 +93,17 @@ CLEAT_API void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint);
 
 /* Tells what a checkpoint is: step, time, sizes, metadata.
  * Returns: the description, which lives as long as the checkpoint; never NULL. */
-CLEAT_API const struct cleat_checkpoint_info *
-cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint);
+CLEAT_API const struct cleat_checkpoint_info *cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint);
 
 /* Tells the parallel groups of the job that saved a checkpoint. Fills in all of *topology; a size
  * that was not given is 0. */
-CLEAT_API void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
-                                         struct cleat_topology *topology);
+CLEAT_API void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint, struct cleat_topology *topology);
 
 /* Tells how the job of this client differs from the one that saved a checkpoint. Writes a text such
  * as "ranks 8, then 3; tp 2, then 1": at most `size` bytes, with the NUL. `text` may be NULL when
  * `size` is 0.
  * Returns: the length of the whole text, without the NUL; 0: the jobs are alike. */
-CLEAT_API size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
-                                          size_t size);
+CLEAT_API size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text, size_t size);
 
 /* A file of a checkpoint. Strings live as long as the checkpoint. */
 struct cleat_file_info {
@@ -138,8 +132,7 @@ CLEAT_API size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *chec
 /* Describes one file of a checkpoint, by its index, counted from 0.
  * Returns: the file, which lives as long as the checkpoint; NULL at cleat_checkpoint_file_count and
  * beyond. */
-CLEAT_API const struct cleat_file_info *
-cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint, size_t index);
+CLEAT_API const struct cleat_file_info *cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint, size_t index);
 
 /* Counts the tensors of a checkpoint, of all ranks.
  * Returns: their number. A tensor that several ranks share counts once. */
@@ -148,14 +141,14 @@ CLEAT_API size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *ch
 /* Describes one tensor of a checkpoint, by its index, counted from 0. Tensors are sorted by name.
  * Returns: the tensor, which lives as long as the checkpoint; NULL at cleat_checkpoint_tensor_count
  * and beyond. */
-CLEAT_API const struct cleat_tensor_info *
-cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint, size_t index);
+CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
+                                                                  size_t index);
 
 /* Finds a tensor of a checkpoint by its name.
  * Returns: the tensor, which lives as long as the checkpoint; NULL when there is none of that
  * name. */
-CLEAT_API const struct cleat_tensor_info *
-cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name);
+CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
+                                                                const char *name);
 
 #ifdef __cplusplus
 }

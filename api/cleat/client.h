@@ -128,10 +128,8 @@ struct cleat_client_options {
  * cleat_client_close.
  * Errors: INVALID (URL, options, settings files), NO_MEMORY, LIMIT (staging memory is smaller than
  * a part), IO (a thread did not start). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
-                                                        const struct cleat_client_options *options,
-                                                        struct cleat_client **client,
-                                                        struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url, const struct cleat_client_options *options,
+                                                        struct cleat_client **client, struct cleat_error *err);
 
 /* Tells the rank of a client in its job. Set at open.
  * Returns: 0 to world size - 1. */

@@ -43,21 +43,18 @@ struct cleat_check {
  * A fault of the store is in the report, not an error. The caller owns *doctor, the report, and
  * frees it with cleat_doctor_free before the client is closed.
  * Errors: NO_MEMORY, CANCELLED, UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor(struct cleat_client *client,
-                                                   struct cleat_doctor **doctor,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doctor,
                                                    struct cleat_error *err);
 
 /* Starts the checks of a store and returns at once. Otherwise as cleat_doctor. The caller owns
  * *doctor and frees it with cleat_doctor_free before the client is closed.
  * Errors: NO_MEMORY, UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_async(struct cleat_client *client,
-                                                         struct cleat_doctor **doctor,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor **doctor,
                                                          struct cleat_error *err);
 
 /* Waits for the end of the checks of a store. May be called again, from any thread.
  * Errors: NO_MEMORY, CANCELLED, UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_wait(struct cleat_doctor *doctor,
-                                                        struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_wait(struct cleat_doctor *doctor, struct cleat_error *err);
 
 /* Tells whether the checks of a store have ended. Never blocks on the store.
  * Returns: 1 once they have ended, 0 before. */
@@ -77,8 +74,7 @@ CLEAT_API size_t cleat_doctor_count(const struct cleat_doctor *doctor);
 
 /* Gives one check of a report, by its index, counted from 0.
  * Returns: the check, which lives as long as the report; NULL at cleat_doctor_count and beyond. */
-CLEAT_API const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor,
-                                                       size_t index);
+CLEAT_API const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor, size_t index);
 
 /* Waits for the end of the checks of a store and frees the report. NULL is allowed. */
 CLEAT_API void cleat_doctor_free(struct cleat_doctor *doctor);

@@ -35,10 +35,10 @@ struct cleat_load_request {
  * default. Borrowed for the call, with `places`. */
 struct cleat_load_options {
   size_t struct_bytes;
-  int no_verify;        /* 1: fetch only the ranges asked for and skip their checksums */
-  int allow_missing;    /* 1: tensors that the checkpoint lacks are left unchanged, and logged */
-  int allow_unexpected; /* 1: names in the checkpoint that were not requested are no error */
-  int force;            /* cleat_load_files: write into a destination that exists */
+  int no_verify;                    /* 1: fetch only the ranges asked for and skip their checksums */
+  int allow_missing;                /* 1: tensors that the checkpoint lacks are left unchanged, and logged */
+  int allow_unexpected;             /* 1: names in the checkpoint that were not requested are no error */
+  int force;                        /* cleat_load_files: write into a destination that exists */
   const struct cleat_place *places; /* for each requested tensor; NULL: in host memory */
 };
 #define CLEAT_LOAD_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_load_options)
@@ -53,8 +53,7 @@ struct cleat_load_options {
  * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, NO_MEMORY, UNSUPPORTED (CUDA memory
  * without CUDA, driver or device), and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
-                                                         const struct cleat_load_request *requests,
-                                                         size_t count,
+                                                         const struct cleat_load_request *requests, size_t count,
                                                          const struct cleat_load_options *options,
                                                          struct cleat_error *err);
 
@@ -63,9 +62,10 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(struct cleat_checkpoint
  * frees it with cleat_load_free before the checkpoint.
  * Errors: INVALID, MISMATCH, NO_MEMORY, UNSUPPORTED; those of the store come from
  * cleat_load_wait. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(
-    struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests, size_t count,
-    const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
+                                                               const struct cleat_load_request *requests, size_t count,
+                                                               const struct cleat_load_options *options,
+                                                               struct cleat_load **load, struct cleat_error *err);
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
@@ -80,8 +80,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(
  * and the names are on the disk too. A file system without fsync is a warning in the log.
  * Errors: EXISTS, IO and NO_SPACE (a file cannot be written there), DENIED, INTEGRITY (names file
  * and part), NOT_FOUND, INVALID, NO_MEMORY, and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint,
-                                                       const char *destination,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint, const char *destination,
                                                        const struct cleat_load_options *options,
                                                        struct cleat_error *err);
 
@@ -89,24 +88,23 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *
  * copied. The caller owns *load and frees it with cleat_load_free before the checkpoint.
  * Errors: those that are found at the start, such as EXISTS; all others come from
  * cleat_load_wait. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files_async(
-    struct cleat_checkpoint *checkpoint, const char *destination,
-    const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint,
+                                                             const char *destination,
+                                                             const struct cleat_load_options *options,
+                                                             struct cleat_load **load, struct cleat_error *err);
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
 /* Reads every byte of a checkpoint again and checks it.
  * Errors: INTEGRITY (names the first file and part that is wrong), NOT_FOUND, NO_MEMORY, and those
  * of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify(struct cleat_checkpoint *checkpoint,
-                                                   struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify(struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 
 /* Starts a check of every byte of a checkpoint and returns at once. The caller owns *load and frees
  * it with cleat_load_free before the checkpoint.
  * Errors: NO_MEMORY, UNSUPPORTED (after a fork); what the check finds comes from
  * cleat_load_wait. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint,
-                                                         struct cleat_load **load,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
                                                          struct cleat_error *err);
 
 /* Checks that files on this machine are those of a checkpoint, byte for byte. Each part is compared
@@ -116,26 +114,23 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint
  * that only one side has), CHANGED (a file was written to meanwhile), DENIED, IO, INVALID,
  * CANCELLED. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint,
-                                                         const struct cleat_file *files,
-                                                         size_t count, struct cleat_error *err);
+                                                         const struct cleat_file *files, size_t count,
+                                                         struct cleat_error *err);
 
 /* Starts a comparison of files with a checkpoint and returns at once. Otherwise as
  * cleat_verify_files. Names are copied; paths and data are borrowed until the load has ended. The
  * caller owns *load and frees it with cleat_load_free before the checkpoint.
  * Errors: those that are found at the start; all others come from cleat_load_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
-                                                               const struct cleat_file *files,
-                                                               size_t count,
-                                                               struct cleat_load **load,
-                                                               struct cleat_error *err);
+                                                               const struct cleat_file *files, size_t count,
+                                                               struct cleat_load **load, struct cleat_error *err);
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
 /* Waits for the end of a load or check. CLEAT_OK: everything was loaded, and all checks passed. May
  * be called again, from any thread.
  * Errors: those of the call that started it; CANCELLED; UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_wait(struct cleat_load *load,
-                                                      struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_wait(struct cleat_load *load, struct cleat_error *err);
 
 /* Tells how far a load or check is. Fills in all of *progress. Never blocks on the store. Any
  * thread may call it. */

@@ -137,9 +137,9 @@ struct cleat_manager_options {
  * it with cleat_manager_close.
  * Errors: INVALID, NO_MEMORY, IO (a thread did not start), NOT_FOUND (loading is forced, and there
  * is nothing), those of cleat_resume and cleat_latest. */
-CLEAT_API CLEAT_MUST_USE cleat_status
-cleat_manager_open(struct cleat_client *client, const struct cleat_manager_options *options,
-                   struct cleat_manager **manager, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_open(struct cleat_client *client,
+                                                         const struct cleat_manager_options *options,
+                                                         struct cleat_manager **manager, struct cleat_error *err);
 
 /* Waits for the saves under way and frees a manager. Their errors are lost here (see
  * cleat_manager_finalize). NULL is allowed. */
@@ -175,16 +175,14 @@ CLEAT_API int cleat_manager_should_load(struct cleat_manager *manager, int64_t *
  * Errors: those of cleat_load_tensors; NOT_FOUND (nothing to load), MISMATCH (also: another
  * parallel shape, with strict_topology; says what differs). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *manager,
-                                                         const struct cleat_load_request *requests,
-                                                         size_t count,
+                                                         const struct cleat_load_request *requests, size_t count,
                                                          const struct cleat_load_options *options,
                                                          struct cleat_error *err);
 
 /* Gives a named value of the checkpoint to resume from.
  * Returns: the value, which lives until the manager is closed, or a load passes over a damaged
  * checkpoint; NULL when there is none of that name. */
-CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager,
-                                                        const char *name);
+CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager, const char *name);
 
 /* Goes back to an earlier step in the middle of a run, and continues from there. Every rank calls
  * it. It waits for saves and deletions under way, then loads `step` as cleat_manager_load does.
@@ -202,9 +200,10 @@ CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *ma
  * Errors: those of cleat_checkpoint_open, cleat_load_tensors and cleat_rollback; MISMATCH
  * (strict_topology); INVALID (the manager was terminated); UNSUPPORTED (by the caller's table);
  * with fail_fast, that of an earlier save. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_rollback(
-    struct cleat_manager *manager, int64_t step, const struct cleat_load_request *requests,
-    size_t count, const struct cleat_load_options *options, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_rollback(struct cleat_manager *manager, int64_t step,
+                                                             const struct cleat_load_request *requests, size_t count,
+                                                             const struct cleat_load_options *options,
+                                                             struct cleat_error *err);
 
 /* ---- Save -------------------------------------------------------------------------------- */
 
@@ -249,28 +248,26 @@ CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t s
  * Errors: EXISTS, INVALID (also: the manager was terminated), MISMATCH (see `like`), those of the
  * save. An error of this call comes before that of an earlier save, which the next call then
  * returns. */
-CLEAT_API CLEAT_MUST_USE cleat_status
-cleat_manager_save(struct cleat_manager *manager, const struct cleat_save_request *request,
-                   const struct cleat_manager_save_options *options, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_save(struct cleat_manager *manager,
+                                                         const struct cleat_save_request *request,
+                                                         const struct cleat_manager_save_options *options,
+                                                         struct cleat_error *err);
 
 /* Waits until all saves under way have copied their sources, or failed: the fence. Call it right
  * before the weights change.
  * Errors: none, unless fail_fast: then that of a failed save. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_wait_staged(struct cleat_manager *manager,
-                                                                struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_wait_staged(struct cleat_manager *manager, struct cleat_error *err);
 
 /* Finds the newest step that is complete over all ranks, as cleat_latest does. The answer is kept
  * until the next save.
  * Errors: those of cleat_latest. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_find_latest(struct cleat_manager *manager,
-                                                                int64_t *step,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_find_latest(struct cleat_manager *manager, int64_t *step,
                                                                 struct cleat_error *err);
 
 /* Collects the asynchronous saves that have ended. `blocking`, 1: waits for all of them, and for
  * deletions. `terminate`, 1: from now on no more saves are accepted. May be called again.
  * Errors: that of the first failed save that was not reported yet, if there is one. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_finalize(struct cleat_manager *manager,
-                                                             int blocking, int terminate,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_finalize(struct cleat_manager *manager, int blocking, int terminate,
                                                              struct cleat_error *err);
 
 /* ---- Progress ---------------------------------------------------------------------------- */
@@ -289,8 +286,7 @@ struct cleat_manager_progress {
 
 /* Tells what a manager is doing. Fills in all of *progress. Never blocks on the store. Any thread
  * may call it while the manager is open. */
-CLEAT_API void cleat_manager_progress(struct cleat_manager *manager,
-                                      struct cleat_manager_progress *progress);
+CLEAT_API void cleat_manager_progress(struct cleat_manager *manager, struct cleat_manager_progress *progress);
 
 #ifdef __cplusplus
 }

@@ -37,40 +37,34 @@ struct cleat_save_request;
  * any, the others from the thread that trains. */
 struct cleat_manager_store_ops {
   size_t struct_bytes;
-  void (*ranks)(void *user, const struct cleat_client *client, unsigned *rank,
-                unsigned *world_size);
-  cleat_status (*resume)(void *user, struct cleat_client *client,
-                         const struct cleat_resume_options *options,
+  void (*ranks)(void *user, const struct cleat_client *client, unsigned *rank, unsigned *world_size);
+  cleat_status (*resume)(void *user, struct cleat_client *client, const struct cleat_resume_options *options,
                          struct cleat_checkpoint **checkpoint, struct cleat_error *err);
-  cleat_status (*latest)(void *user, struct cleat_client *client, int64_t *step,
-                         struct cleat_error *err);
-  cleat_status (*step_before)(void *user, struct cleat_client *client, int64_t step,
-                              int64_t *before, struct cleat_error *err);
+  cleat_status (*latest)(void *user, struct cleat_client *client, int64_t *step, struct cleat_error *err);
+  cleat_status (*step_before)(void *user, struct cleat_client *client, int64_t step, int64_t *before,
+                              struct cleat_error *err);
   cleat_status (*checkpoint_open)(void *user, struct cleat_client *client, int64_t step,
                                   struct cleat_checkpoint **checkpoint, struct cleat_error *err);
-  const struct cleat_checkpoint_info *(*checkpoint_info)(void *user,
-                                                         const struct cleat_checkpoint *checkpoint);
-  size_t (*checkpoint_reshard)(void *user, const struct cleat_checkpoint *checkpoint, char *text,
-                               size_t size);
+  const struct cleat_checkpoint_info *(*checkpoint_info)(void *user, const struct cleat_checkpoint *checkpoint);
+  size_t (*checkpoint_reshard)(void *user, const struct cleat_checkpoint *checkpoint, char *text, size_t size);
   void (*checkpoint_free)(void *user, struct cleat_checkpoint *checkpoint);
   cleat_status (*load_tensors)(void *user, struct cleat_checkpoint *checkpoint,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err);
-  cleat_status (*save)(void *user, struct cleat_client *client,
-                       const struct cleat_save_request *request, struct cleat_error *err);
-  cleat_status (*save_async)(void *user, struct cleat_client *client,
-                             const struct cleat_save_request *request, struct cleat_save **save,
-                             struct cleat_error *err);
+  cleat_status (*save)(void *user, struct cleat_client *client, const struct cleat_save_request *request,
+                       struct cleat_error *err);
+  cleat_status (*save_async)(void *user, struct cleat_client *client, const struct cleat_save_request *request,
+                             struct cleat_save **save, struct cleat_error *err);
   cleat_status (*save_wait_staged)(void *user, struct cleat_save *save, struct cleat_error *err);
   cleat_status (*save_wait)(void *user, struct cleat_save *save, struct cleat_error *err);
   void (*save_progress)(void *user, const struct cleat_save *save, struct cleat_progress *progress);
   void (*save_free)(void *user, struct cleat_save *save);
-  cleat_status (*prune)(void *user, struct cleat_client *client,
-                        const struct cleat_prune_options *options, struct cleat_error *err);
+  cleat_status (*prune)(void *user, struct cleat_client *client, const struct cleat_prune_options *options,
+                        struct cleat_error *err);
   /* A table may end before this function, or have NULL here. Then cleat_manager_rollback is
    * UNSUPPORTED. */
-  cleat_status (*rollback)(void *user, struct cleat_client *client,
-                           const struct cleat_rollback_options *options, struct cleat_error *err);
+  cleat_status (*rollback)(void *user, struct cleat_client *client, const struct cleat_rollback_options *options,
+                           struct cleat_error *err);
 };
 
 /* ---- Policy ------------------------------------------------------------------------------ */
@@ -133,9 +127,8 @@ struct cleat_manager_ops {
   void (*close)(void *user);
   /* A table may end before this function, or have NULL here. Then cleat_manager_rollback is
    * UNSUPPORTED. */
-  cleat_status (*rollback)(void *user, int64_t step, const struct cleat_load_request *requests,
-                           size_t count, const struct cleat_load_options *options,
-                           struct cleat_error *err);
+  cleat_status (*rollback)(void *user, int64_t step, const struct cleat_load_request *requests, size_t count,
+                           const struct cleat_load_options *options, struct cleat_error *err);
 };
 
 #ifdef __cplusplus

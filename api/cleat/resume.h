@@ -45,8 +45,7 @@ struct cleat_resume_options {
  * all are damaged), and the store's. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
                                                    const struct cleat_resume_options *options,
-                                                   struct cleat_checkpoint **checkpoint,
-                                                   struct cleat_error *err);
+                                                   struct cleat_checkpoint **checkpoint, struct cleat_error *err);
 
 /* ---- Rollback ---------------------------------------------------------------------------- */
 

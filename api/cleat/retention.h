@@ -47,8 +47,7 @@ CLEAT_API size_t cleat_removals_count(const struct cleat_removals *removals);
  * first.
  * Returns: the removal, which lives as long as the list; NULL at cleat_removals_count and
  * beyond. */
-CLEAT_API const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
-                                                         size_t index);
+CLEAT_API const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals, size_t index);
 
 /* Counts what a prune or gc left.
  * Returns: after cleat_prune, how many committed checkpoints stay; after cleat_gc, how many
@@ -92,8 +91,7 @@ struct cleat_prune_options {
  * Errors: those of the store, INVALID, NO_MEMORY. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
                                                   const struct cleat_prune_options *options,
-                                                  struct cleat_removals **removals,
-                                                  struct cleat_error *err);
+                                                  struct cleat_removals **removals, struct cleat_error *err);
 
 /* ---- Leftovers --------------------------------------------------------------------------- */
 
@@ -120,10 +118,8 @@ struct cleat_gc_options {
  * Some stores (MinIO) list unfinished uploads only for a complete key. There it finds the uploads
  * that a claim names. The server ends the others by itself. *removals is as for cleat_prune.
  * Errors: those of the store, INVALID, NO_MEMORY. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
-                                               const struct cleat_gc_options *options,
-                                               struct cleat_removals **removals,
-                                               struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client, const struct cleat_gc_options *options,
+                                               struct cleat_removals **removals, struct cleat_error *err);
 
 /* ---- Pins -------------------------------------------------------------------------------- */
 
@@ -131,19 +127,17 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
  * success. A prune that is removing the step at that moment may be faster; if that is noticed, the
  * error is NOT_FOUND.
  * Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_pin(struct cleat_client *client, int64_t step,
-                                                struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pin(struct cleat_client *client, int64_t step, struct cleat_error *err);
 
 /* Removes the protection of cleat_pin. Succeeds for a committed step that is not pinned.
  * Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_unpin(struct cleat_client *client, int64_t step,
-                                                  struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_unpin(struct cleat_client *client, int64_t step, struct cleat_error *err);
 
 /* Asks whether a step is pinned: *pinned is then 1 or 0. Sends one request. Lists do not show pins,
  * because that would take one request per step.
  * Errors: INVALID, and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_pinned(struct cleat_client *client, int64_t step,
-                                                   int *pinned, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pinned(struct cleat_client *client, int64_t step, int *pinned,
+                                                   struct cleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -122,8 +122,7 @@ struct cleat_save_request {
  * (another writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK,
  * TIMEOUT, STORE, IO, NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, driver or device; or
  * after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
-                                                 const struct cleat_save_request *request,
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client, const struct cleat_save_request *request,
                                                  struct cleat_error *err);
 
 /* Starts a save that copies its sources, and returns when the save is planned. The client's threads
@@ -139,30 +138,27 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
  * cleat_save_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
                                                        const struct cleat_save_request *request,
-                                                       struct cleat_save **save,
-                                                       struct cleat_error *err);
+                                                       struct cleat_save **save, struct cleat_error *err);
 
 /* Starts a save that reads its sources in place, without a copy. Otherwise as cleat_save_async. The
  * sources must stay unchanged until cleat_save_wait returns. For callers of cleat_save that want to
  * show progress.
  * Errors: as for cleat_save_async. */
-CLEAT_API CLEAT_MUST_USE cleat_status
-cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_request *request,
-                          struct cleat_save **save, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async_in_place(struct cleat_client *client,
+                                                                const struct cleat_save_request *request,
+                                                                struct cleat_save **save, struct cleat_error *err);
 
 /* Waits until every source byte of a save has been copied: the fence. Also returns when the save
  * has failed. The sources may change after it. While the checkpoint fits into staging_bytes, it
  * waits only for memory copies, never for the store. For a save in place it waits for the end of
  * the save. May be called again, from any thread.
  * Errors: that of the save, if it has failed by then; UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save,
-                                                             struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save, struct cleat_error *err);
 
 /* Waits for the end of a save. CLEAT_OK: the step is committed. May be called again, from any
  * thread.
  * Errors: that of the save, see cleat_save; CANCELLED; UNSUPPORTED (after a fork). */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait(struct cleat_save *save,
-                                                      struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait(struct cleat_save *save, struct cleat_error *err);
 
 /* Tells how far a save is. Fills in all of *progress. Never blocks on the store. Any thread may
  * call it. */

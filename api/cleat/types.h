@@ -89,7 +89,7 @@ struct cleat_tensor {
  * checked before the commit. */
 struct cleat_shard {
   const int64_t *global_shape; /* ndim sizes of the whole tensor; NULL: the tensor is the whole */
-  const int64_t *start; /* ndim offsets of this piece in it, in elements; only with global_shape */
+  const int64_t *start;        /* ndim offsets of this piece in it, in elements; only with global_shape */
   /* How many ranks hold this same piece, and the index of this rank among them (from 0). 0 and 1
    * replicas: only this rank. One of the ranks writes the piece. All ranks make the same choice,
    * which balances their bytes. Tensors with the same `group` and number of replicas must be on the

@@ -15,25 +15,23 @@ enum { CHART_COLUMNS = 24, EIGHTHS = 8 };
 /* The staging memory of commands that save and load, if it is not configured. */
 #define USUAL_STAGING_BYTES (256ull << 20)
 
-static const char help[] =
-    "Measures how fast a store is from this machine: first the time of small\n"
-    "requests, then the rate of uploads and downloads in parts. It tries 1, 2, 4 and\n"
-    "more parts in flight, until more bring no gain. It prints the best number and\n"
-    "compares it with the default. It stores everything in a folder of its own, and\n"
-    "removes that at the end.\n"
-    "\n"
-    "      --size SIZE      the most to upload, and the most to download (8G)\n"
-    "\n"
-    "Here --jobs is the most parts in flight to try (32). --staging is 512M unless it\n"
-    "is given: each part in flight needs staging memory of its size.\n";
+static const char help[] = "Measures how fast a store is from this machine: first the time of small\n"
+                           "requests, then the rate of uploads and downloads in parts. It tries 1, 2, 4 and\n"
+                           "more parts in flight, until more bring no gain. It prints the best number and\n"
+                           "compares it with the default. It stores everything in a folder of its own, and\n"
+                           "removes that at the end.\n"
+                           "\n"
+                           "      --size SIZE      the most to upload, and the most to download (8G)\n"
+                           "\n"
+                           "Here --jobs is the most parts in flight to try (32). --staging is 512M unless it\n"
+                           "is given: each part in flight needs staging memory of its size.\n";
 
 /* ---- people ---- */
 
 /* True if the terminal shows block characters of eighths. Otherwise '#' stands for a whole block. */
 static bool has_blocks(void) {
   locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
-  bool blocks = locale != (locale_t)0 && isatty(STDOUT_FILENO) &&
-                strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+  bool blocks = locale != (locale_t)0 && isatty(STDOUT_FILENO) && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
   if (locale != (locale_t)0)
     freelocale(locale);
   return blocks;
@@ -71,8 +69,7 @@ static double highest_rate(const struct cleat_bench_side *side) {
   return rate;
 }
 
-static void add_latency(struct cleat__cli_table *table, const char *name,
-                        const struct cleat_bench_latency *latency) {
+static void add_latency(struct cleat__cli_table *table, const char *name, const struct cleat_bench_latency *latency) {
   char median[CLEAT__CLI_FORMAT_MAX], p95[CLEAT__CLI_FORMAT_MAX];
   format_ms(latency->median_s, median);
   format_ms(latency->p95_s, p95);
@@ -174,8 +171,7 @@ static void print_staging(const struct cleat_bench_report *report) {
     most = down->rungs[down->best].concurrency;
   uint64_t needed = most * report->part_bytes;
   if (needed > USUAL_STAGING_BYTES)
-    printf("For %u at once give --staging %lluM.\n", most,
-           (unsigned long long)((needed + (1u << 20) - 1) >> 20));
+    printf("For %u at once give --staging %lluM.\n", most, (unsigned long long)((needed + (1u << 20) - 1) >> 20));
 }
 
 static void print_end(const struct cleat_bench_report *report) {
@@ -215,8 +211,7 @@ static void add_latency_json(struct cleat__cli_json *json, cJSON *parent, const 
   cleat__cli_json_seconds(json, object, "p95_ms", 1000 * latency->p95_s);
 }
 
-static void add_side_json(struct cleat__cli_json *json, const char *name,
-                          const struct cleat_bench_side *side) {
+static void add_side_json(struct cleat__cli_json *json, const char *name, const struct cleat_bench_side *side) {
   cJSON *object = cleat__cli_json_object(json, json->root, name);
   cleat__cli_json_uint(json, object, "bytes", side_bytes(side));
   cleat__cli_json_uint(json, object, "best_jobs", side->rungs[side->best].concurrency);
@@ -256,11 +251,9 @@ static bool print_json(const struct cleat__cli *cli, const struct cleat_bench_re
 /* ---- running ---- */
 
 /* An error of the store always means 1. It must not look like "no checkpoint" (3) or a usage error. */
-static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
-                const struct cleat_error *err) {
+static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals, const struct cleat_error *err) {
   int exit_status = cleat__cli_job_fail(cli, signals, err);
-  return exit_status < CLEAT__CLI_SIGNAL && err->status != CLEAT_INTEGRITY ? CLEAT__CLI_FAILED
-                                                                           : exit_status;
+  return exit_status < CLEAT__CLI_SIGNAL && err->status != CLEAT_INTEGRITY ? CLEAT__CLI_FAILED : exit_status;
 }
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {

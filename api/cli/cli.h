@@ -135,16 +135,14 @@ struct cleat__cli {
 /* ---- client.c ------------------------------------------------------------------------------ */
 
 /* Opens a client of the store at `url` with the given options. Its log lines go to `log`. */
-cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
-                                    cleat_log_fn *log, void *log_user, struct cleat_client **client,
-                                    struct cleat_error *err);
+cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url, cleat_log_fn *log, void *log_user,
+                                    struct cleat_client **client, struct cleat_error *err);
 
 /* ---- options.c ----------------------------------------------------------------------------- */
 
 /* Parses argv: argv[0] is the command's name. Moves the arguments to argv's end. Error: INVALID. */
-cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
-                                      char **argv, struct cleat__cli_options *options,
-                                      struct cleat_error *err);
+cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc, char **argv,
+                                      struct cleat__cli_options *options, struct cleat_error *err);
 
 /* The help text for the options of every command. Static. */
 const char *cleat__cli_options_help(void);
@@ -159,14 +157,12 @@ struct cleat__cli_option {
 
 /* Gets option number `index`, in the order of names. False: there are no more. */
 bool cleat__cli_option_at(size_t index, struct cleat__cli_option *option);
-bool cleat__cli_takes_option(const struct cleat__cli_command *command,
-                             const struct cleat__cli_option *option);
+bool cleat__cli_takes_option(const struct cleat__cli_command *command, const struct cleat__cli_option *option);
 
 /* ---- completion.c -------------------------------------------------------------------------- */
 
 /* Prints the completion script of `shell` (bash, fish, zsh) to stdout. False: unknown shell. */
-bool cleat__cli_print_completion(const char *shell,
-                                 const struct cleat__cli_command *const *commands, size_t count);
+bool cleat__cli_print_completion(const char *shell, const struct cleat__cli_command *const *commands, size_t count);
 
 /* ---- nearest.c -------------------------------------------------------------------------- */
 
@@ -219,8 +215,7 @@ struct cleat__cli_removal_report {
 };
 
 /* Prints the report. Returns the exit status. */
-int cleat__cli_report_removals(const struct cleat__cli *cli,
-                               const struct cleat__cli_removal_report *report);
+int cleat__cli_report_removals(const struct cleat__cli *cli, const struct cleat__cli_removal_report *report);
 
 /* ---- table.c: columns for people ------------------------------------------------------------ */
 
@@ -258,12 +253,10 @@ struct cleat__cli_progress {
   double rate; /* bytes per second, smoothed; 0: not yet known */
 };
 
-void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli,
-                              const char *title);
+void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli, const char *title);
 
 /* Draws the progress line, at most every tenth of a second. */
-void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
-                              const struct cleat_progress *now);
+void cleat__cli_progress_draw(struct cleat__cli_progress *progress, const struct cleat_progress *now);
 
 /* Draws the title and a line of the caller's text, cut to the terminal's width. */
 void cleat__cli_progress_note(struct cleat__cli_progress *progress, const char *text);
@@ -300,9 +293,9 @@ void cleat__cli_signals_release(struct cleat__cli_signals *signals);
 
 /* Waits for the job's end and shows progress. The first signal cancels the job; a second one kills the program. *last
  * is its last progress. */
-cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
-                                 const char *title, struct cleat__cli_signals *signals,
-                                 struct cleat_progress *last, struct cleat_error *err);
+cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job, const char *title,
+                                 struct cleat__cli_signals *signals, struct cleat_progress *last,
+                                 struct cleat_error *err);
 
 /* Opens the checkpoint that --step names, or the newest. Reports an error, and returns the exit status. "Nothing found"
  * means that there is no checkpoint. If there are checkpoints but all are damaged, the status says so. */
@@ -310,9 +303,8 @@ int cleat__cli_open_checkpoint(const struct cleat__cli *cli, struct cleat_client
                                struct cleat_checkpoint **checkpoint);
 
 /* Waits for a load or verify that was started, and frees it. Returns the exit status; if it is 0, fills *last. */
-int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
-                           struct cleat_load *load, const char *title,
-                           struct cleat__cli_signals *signals, struct cleat_progress *last,
+int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started, struct cleat_load *load,
+                           const char *title, struct cleat__cli_signals *signals, struct cleat_progress *last,
                            struct cleat_error *err);
 
 /* The exit status after a failed job: that of the signal that ended it, or that of the error. */

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
-                                    cleat_log_fn *log, void *log_user, struct cleat_client **client,
-                                    struct cleat_error *err) {
+cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url, cleat_log_fn *log, void *log_user,
+                                    struct cleat_client **client, struct cleat_error *err) {
   /* Small commands give up early. If somebody waits for a list, a misspelt server name is likelier than a slow
    * server. */
   static const unsigned small_time_limit_s = 60;
@@ -23,8 +22,8 @@ cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *ur
   options.region = given->region;
   /* A launcher's rank variables are for the job that it launches, not for a program beside it. Saves obey Cleat's own
    * variables. `cleat run` is itself launched, on each machine. */
-  bool of_ranks = cli->command->wraps ||
-                  (strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL);
+  bool of_ranks =
+      cli->command->wraps || (strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL);
   if (cli->command->wraps)
     options.rank_timeout_s = given->run.rank_timeout_s;
   options.world_size = of_ranks ? 0 : 1;

@@ -62,8 +62,7 @@ static void put_bash_values(void) {
     } else if (choice->value == VALUE_TEXT) {
       fputs("COMPREPLY=()", stdout);
     } else {
-      printf("mapfile -t COMPREPLY < <(compgen -%c -- \"$current\")",
-             choice->value == VALUE_FOLDER ? 'd' : 'f');
+      printf("mapfile -t COMPREPLY < <(compgen -%c -- \"$current\")", choice->value == VALUE_FOLDER ? 'd' : 'f');
     }
     puts("; return ;;");
   }
@@ -179,8 +178,7 @@ static void put_fish(const struct cleat__cli_command *const *commands, size_t co
   struct cleat__cli_option option;
   puts("# fish completion for cleat");
   for (size_t i = 0; i < count; i++) {
-    printf("complete -c cleat -f -n __fish_use_subcommand -a %s -d \"%s\"\n", commands[i]->name,
-           commands[i]->summary);
+    printf("complete -c cleat -f -n __fish_use_subcommand -a %s -d \"%s\"\n", commands[i]->name, commands[i]->summary);
     for (size_t j = 0; cleat__cli_option_at(j, &option); j++) {
       if (cleat__cli_takes_option(commands[i], &option))
         put_fish_option(commands[i]->name, &option);
@@ -193,8 +191,7 @@ static void put_fish(const struct cleat__cli_command *const *commands, size_t co
        "complete -c cleat -f -n '__fish_seen_subcommand_from completion' -a 'bash fish zsh'");
 }
 
-bool cleat__cli_print_completion(const char *shell,
-                                 const struct cleat__cli_command *const *commands, size_t count) {
+bool cleat__cli_print_completion(const char *shell, const struct cleat__cli_command *const *commands, size_t count) {
   if (strcmp(shell, "bash") == 0)
     put_bash(commands, count);
   else if (strcmp(shell, "fish") == 0)

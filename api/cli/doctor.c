@@ -6,11 +6,10 @@
 
 #include <unistd.h>
 
-static const char help[] =
-    "Tests everything on a store that saves and loads rely on. Prints what the store\n"
-    "can do, what it lacks, what it accepts but ignores, and what that means for a\n"
-    "save. It stores about 5 MiB in a folder of its own, and removes that at the end.\n"
-    "The exit status is 0 if saves are safe, and 1 if they are not.\n";
+static const char help[] = "Tests everything on a store that saves and loads rely on. Prints what the store\n"
+                           "can do, what it lacks, what it accepts but ignores, and what that means for a\n"
+                           "save. It stores about 5 MiB in a folder of its own, and removes that at the end.\n"
+                           "The exit status is 0 if saves are safe, and 1 if they are not.\n";
 
 static bool is_wrong(const struct cleat_check *check) {
   return check->result != CLEAT_CHECK_OK && check->result != CLEAT_CHECK_SKIPPED;
@@ -115,8 +114,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   cleat_status status = cleat_doctor_async(client, &job.doctor, &err);
   if (status == CLEAT_OK)
     status = cleat__cli_job_wait(cli, &job, "", &signals, &last, &err);
-  int exit_status =
-      status == CLEAT_OK ? report(cli, job.doctor) : cleat__cli_job_fail(cli, &signals, &err);
+  int exit_status = status == CLEAT_OK ? report(cli, job.doctor) : cleat__cli_job_fail(cli, &signals, &err);
   cleat_doctor_free(job.doctor);
   cleat__cli_signals_release(&signals);
   return exit_status;

@@ -3,16 +3,15 @@
  * Main thread; the client's threads delete. Signals have their usual effect. */
 #include "api/cli/cli.h"
 
-static const char help[] =
-    "Deletes leftovers of crashed saves: attempts that no manifest names, unfinished\n"
-    "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that no\n"
-    "longer exist, notes of old starts, and hidden files in folders. A leftover is\n"
-    "deleted only if the newest thing in it is old enough. Objects that are not\n"
-    "Cleat's are left alone.\n"
-    "\n"
-    "      --older-than AGE keep what is younger: 90m, 24h or 7d (24h). It must be\n"
-    "                       longer than any save takes, or a running save is deleted\n"
-    "      --dry-run        print what would be deleted, and delete nothing\n";
+static const char help[] = "Deletes leftovers of crashed saves: attempts that no manifest names, unfinished\n"
+                           "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that no\n"
+                           "longer exist, notes of old starts, and hidden files in folders. A leftover is\n"
+                           "deleted only if the newest thing in it is old enough. Objects that are not\n"
+                           "Cleat's are left alone.\n"
+                           "\n"
+                           "      --older-than AGE keep what is younger: 90m, 24h or 7d (24h). It must be\n"
+                           "                       longer than any save takes, or a running save is deleted\n"
+                           "      --dry-run        print what would be deleted, and delete nothing\n";
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_gc_options options = CLEAT_GC_OPTIONS_INIT;

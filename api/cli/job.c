@@ -47,8 +47,7 @@ static void read_progress(const struct cleat__cli_job *job, struct cleat_progres
   else if (job->load)
     cleat_load_progress(job->load, progress);
   else
-    *progress = (struct cleat_progress){.phase = has_other_ended(job) ? CLEAT_PHASE_DONE
-                                                                      : CLEAT_PHASE_RUNNING};
+    *progress = (struct cleat_progress){.phase = has_other_ended(job) ? CLEAT_PHASE_DONE : CLEAT_PHASE_RUNNING};
 }
 
 static void cancel(const struct cleat__cli_job *job) {
@@ -114,9 +113,9 @@ static void watch(const struct cleat__cli_job *job, struct cleat__cli_progress *
   }
 }
 
-cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
-                                 const char *title, struct cleat__cli_signals *signals,
-                                 struct cleat_progress *last, struct cleat_error *err) {
+cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job, const char *title,
+                                 struct cleat__cli_signals *signals, struct cleat_progress *last,
+                                 struct cleat_error *err) {
   struct cleat__cli_progress progress;
   cleat__cli_progress_init(&progress, cli, title);
   watch(job, &progress, signals, last);
@@ -150,9 +149,8 @@ int cleat__cli_open_checkpoint(const struct cleat__cli *cli, struct cleat_client
   return cleat__cli_fail(cli, &err);
 }
 
-int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
-                           struct cleat_load *load, const char *title,
-                           struct cleat__cli_signals *signals, struct cleat_progress *last,
+int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started, struct cleat_load *load,
+                           const char *title, struct cleat__cli_signals *signals, struct cleat_progress *last,
                            struct cleat_error *err) {
   const struct cleat__cli_job job = {.load = load};
   cleat_status status = started;

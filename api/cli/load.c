@@ -5,16 +5,14 @@
 
 #include <inttypes.h>
 
-static const char help[] =
-    "Restores every file of a checkpoint into the folder DEST and checks every byte.\n"
-    "DEST appears complete or not at all. If it already exists, it is refused.\n"
-    "\n"
-    "      --step N         the step; the newest if it is not given\n"
-    "  -f, --force          write into DEST although it exists; its files are\n"
-    "                       replaced once all are fetched and checked; others stay\n";
+static const char help[] = "Restores every file of a checkpoint into the folder DEST and checks every byte.\n"
+                           "DEST appears complete or not at all. If it already exists, it is refused.\n"
+                           "\n"
+                           "      --step N         the step; the newest if it is not given\n"
+                           "  -f, --force          write into DEST although it exists; its files are\n"
+                           "                       replaced once all are fetched and checked; others stay\n";
 
-static int load_files(const struct cleat__cli *cli, struct cleat_checkpoint *checkpoint,
-                      const char *destination) {
+static int load_files(const struct cleat__cli *cli, struct cleat_checkpoint *checkpoint, const char *destination) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   options.force = cli->options.force;

@@ -8,10 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char help[] =
-    "Lists the committed checkpoints, newest last. Incomplete saves are not shown.\n"
-    "Steps with a damaged manifest are named on standard error, and the exit status\n"
-    "is 4. It is 3 if there is no checkpoint.\n";
+static const char help[] = "Lists the committed checkpoints, newest last. Incomplete saves are not shown.\n"
+                           "Steps with a damaged manifest are named on standard error, and the exit status\n"
+                           "is 4. It is 3 if there is no checkpoint.\n";
 
 static bool has_metadata(const struct cleat_list *list) {
   for (size_t i = 0; i < cleat_list_count(list); i++) {
@@ -21,8 +20,7 @@ static bool has_metadata(const struct cleat_list *list) {
   return false;
 }
 
-static void add_row(struct cleat__cli_table *table, const struct cleat_checkpoint_info *info,
-                    bool metadata) {
+static void add_row(struct cleat__cli_table *table, const struct cleat_checkpoint_info *info, bool metadata) {
   char created[CLEAT__CLI_FORMAT_MAX], size[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_local(info->created, created);
   cleat__cli_format_size((double)info->bytes, size);
@@ -56,13 +54,10 @@ static bool print_json(const struct cleat_list *list) {
   cleat__cli_json_init(&json);
   cJSON *checkpoints = cleat__cli_json_array(&json, json.root, "checkpoints");
   for (size_t i = 0; i < cleat_list_count(list); i++)
-    cleat__cli_json_checkpoint(&json, cleat__cli_json_object(&json, checkpoints, NULL),
-                               cleat_list_get(list, i));
-  cJSON *damaged =
-      cleat_list_damaged(list) ? cleat__cli_json_array(&json, json.root, "damaged") : NULL;
+    cleat__cli_json_checkpoint(&json, cleat__cli_json_object(&json, checkpoints, NULL), cleat_list_get(list, i));
+  cJSON *damaged = cleat_list_damaged(list) ? cleat__cli_json_array(&json, json.root, "damaged") : NULL;
   for (size_t i = 0; i < cleat_list_damaged(list); i++)
-    cleat__cli_json_error(&json, cleat__cli_json_object(&json, damaged, NULL),
-                          cleat_list_damage(list, i));
+    cleat__cli_json_error(&json, cleat__cli_json_object(&json, damaged, NULL), cleat_list_damage(list, i));
   return cleat__cli_json_print(&json);
 }
 

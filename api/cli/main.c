@@ -8,9 +8,8 @@
 #include <string.h>
 
 static const struct cleat__cli_command *const commands[] = {
-    &cleat__cli_save,   &cleat__cli_load,   &cleat__cli_ls,    &cleat__cli_show,
-    &cleat__cli_verify, &cleat__cli_doctor, &cleat__cli_bench, &cleat__cli_prune,
-    &cleat__cli_gc,     &cleat__cli_pin,    &cleat__cli_unpin, &cleat__cli_run,
+    &cleat__cli_save,  &cleat__cli_load,  &cleat__cli_ls, &cleat__cli_show, &cleat__cli_verify, &cleat__cli_doctor,
+    &cleat__cli_bench, &cleat__cli_prune, &cleat__cli_gc, &cleat__cli_pin,  &cleat__cli_unpin,  &cleat__cli_run,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -101,8 +101,7 @@ bool cleat__cli_option_at(size_t index, struct cleat__cli_option *option) {
   return true;
 }
 
-bool cleat__cli_takes_option(const struct cleat__cli_command *command,
-                             const struct cleat__cli_option *option) {
+bool cleat__cli_takes_option(const struct cleat__cli_command *command, const struct cleat__cli_option *option) {
   return option->takes == 0 || (option->takes & command->takes) != 0;
 }
 
@@ -133,8 +132,7 @@ static bool read_number(const char *text, int64_t *value) {
   return true;
 }
 
-static cleat_status set_step(const char *text, struct cleat__cli_options *options,
-                             struct cleat_error *err) {
+static cleat_status set_step(const char *text, struct cleat__cli_options *options, struct cleat_error *err) {
   int64_t ignored;
   if (text[0] == '-' && read_number(text + 1, &ignored)) {
     cleat__error_set(err, CLEAT_INVALID, "--step %s: a step cannot be negative", text);
@@ -159,8 +157,7 @@ static cleat_status set_count(const char *name, const char *unit, const char *te
   return CLEAT_OK;
 }
 
-static cleat_status set_size(const char *name, const char *text, uint64_t *bytes,
-                             struct cleat_error *err) {
+static cleat_status set_size(const char *name, const char *text, uint64_t *bytes, struct cleat_error *err) {
   if (cleat__cli_format_read_size(text, bytes))
     return CLEAT_OK;
   cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not a size", name, text);
@@ -184,11 +181,9 @@ static cleat_status set_older_than(const char *text, uint64_t *seconds, struct c
   return err->status;
 }
 
-static cleat_status set_if_exists(const char *text, struct cleat__cli_options *options,
-                                  struct cleat_error *err) {
+static cleat_status set_if_exists(const char *text, struct cleat__cli_options *options, struct cleat_error *err) {
   static const char *const names[] = {"fail", "skip", "replace"};
-  static const enum cleat_if_exists values[] = {CLEAT_IF_EXISTS_FAIL, CLEAT_IF_EXISTS_SKIP,
-                                                CLEAT_IF_EXISTS_REPLACE};
+  static const enum cleat_if_exists values[] = {CLEAT_IF_EXISTS_FAIL, CLEAT_IF_EXISTS_SKIP, CLEAT_IF_EXISTS_REPLACE};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     if (strcmp(text, names[i]) == 0) {
       options->if_exists = values[i];
@@ -393,20 +388,17 @@ static cleat_status parse_options(const struct cleat__cli_command *command, int 
   }
 }
 
-static cleat_status check_arguments(const struct cleat__cli_command *command,
-                                    const struct cleat__cli_options *options,
+static cleat_status check_arguments(const struct cleat__cli_command *command, const struct cleat__cli_options *options,
                                     struct cleat_error *err) {
   if (options->argument_count > command->max_arguments)
     return cleat__error_set(err, CLEAT_INVALID, "'%s' is one argument too many for 'cleat %s'",
                             options->arguments[command->max_arguments], command->name);
   if (options->argument_count < command->min_arguments)
-    return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' needs %s", command->name,
-                            command->arguments);
+    return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' needs %s", command->name, command->arguments);
   size_t own = command->wraps ? 1 : options->argument_count;
   for (size_t i = 0; i < own; i++) {
     if (!*options->arguments[i])
-      return cleat__error_set(err, CLEAT_INVALID, "an argument of 'cleat %s' is empty",
-                              command->name);
+      return cleat__error_set(err, CLEAT_INVALID, "an argument of 'cleat %s' is empty", command->name);
   }
   return CLEAT_OK;
 }
@@ -420,11 +412,9 @@ static bool asks_json(int argc, char *const *argv) {
   return false;
 }
 
-cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
-                                      char **argv, struct cleat__cli_options *options,
-                                      struct cleat_error *err) {
-  *options = (struct cleat__cli_options){.step = CLEAT_STEP_LATEST,
-                                         .json = !command->wraps && asks_json(argc, argv)};
+cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc, char **argv,
+                                      struct cleat__cli_options *options, struct cleat_error *err) {
+  *options = (struct cleat__cli_options){.step = CLEAT_STEP_LATEST, .json = !command->wraps && asks_json(argc, argv)};
   cleat_status status = parse_options(command, argc, argv, options, err);
   if (status == CLEAT_OK && !options->help) {
     options->arguments = argv + optind;

@@ -19,8 +19,7 @@ int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_erro
   case CLEAT_NOT_FOUND:
     /* Scripts start from scratch on status 3. So only "there is no checkpoint" may give it: not a
      * mistyped bucket, and not a save, which does not look for a checkpoint. */
-    return saving || strcmp(err->s3_code, "NoSuchBucket") == 0 ? CLEAT__CLI_FAILED
-                                                               : CLEAT__CLI_NOTHING;
+    return saving || strcmp(err->s3_code, "NoSuchBucket") == 0 ? CLEAT__CLI_FAILED : CLEAT__CLI_NOTHING;
   case CLEAT_INTEGRITY:
   case CLEAT_FORMAT:
   case CLEAT_NEWER:
@@ -65,8 +64,7 @@ void cleat__cli_log(void *user, enum cleat_log_level level, const char *line) {
   const struct cleat__cli *cli = user;
   const struct cleat__cli_options *options = &cli->options;
   const char *label = level == CLEAT_LOG_WARNING ? "warning: " : "";
-  bool shown =
-      level == CLEAT_LOG_WARNING ? !options->quiet : options->verbose > (level == CLEAT_LOG_DEBUG);
+  bool shown = level == CLEAT_LOG_WARNING ? !options->quiet : options->verbose > (level == CLEAT_LOG_DEBUG);
   /* A progress line may be on the screen where this line goes. It is cleared, and drawn again
    * below. */
   if (shown)

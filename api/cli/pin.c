@@ -5,15 +5,13 @@
 
 #include <inttypes.h>
 
-static const char pin_help[] =
-    "Protects a committed checkpoint from every prune, until it is unpinned.\n"
-    "\n"
-    "      --step N         the step (required)\n";
+static const char pin_help[] = "Protects a committed checkpoint from every prune, until it is unpinned.\n"
+                               "\n"
+                               "      --step N         the step (required)\n";
 
-static const char unpin_help[] =
-    "Removes the protection of 'cleat pin', so that the checkpoint can be pruned.\n"
-    "\n"
-    "      --step N         the step (required)\n";
+static const char unpin_help[] = "Removes the protection of 'cleat pin', so that the checkpoint can be pruned.\n"
+                                 "\n"
+                                 "      --step N         the step (required)\n";
 
 typedef cleat_status pin_fn(struct cleat_client *client, int64_t step, struct cleat_error *err);
 
@@ -32,16 +30,14 @@ static int finish(const struct cleat__cli *cli, const char *outcome) {
   return CLEAT__CLI_DONE;
 }
 
-static int change(const struct cleat__cli *cli, struct cleat_client *client, pin_fn *fn,
-                  const char *outcome) {
+static int change(const struct cleat__cli *cli, struct cleat_client *client, pin_fn *fn, const char *outcome) {
   struct cleat_error err;
   cleat__error_clear(&err);
   if (!cli->options.has_step) {
     cleat__error_set(&err, CLEAT_INVALID, "'cleat %s' needs --step N", cli->command->name);
     return cleat__cli_fail(cli, &err);
   }
-  return fn(client, cli->options.step, &err) == CLEAT_OK ? finish(cli, outcome)
-                                                         : cleat__cli_fail(cli, &err);
+  return fn(client, cli->options.step, &err) == CLEAT_OK ? finish(cli, outcome) : cleat__cli_fail(cli, &err);
 }
 
 static int run_pin(const struct cleat__cli *cli, struct cleat_client *client) {

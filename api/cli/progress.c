@@ -35,19 +35,16 @@ size_t cleat__cli_terminal_columns(int fd) {
   return size.ws_col ? size.ws_col : 80;
 }
 
-void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli,
-                              const char *title) {
+void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli, const char *title) {
   *progress = (struct cleat__cli_progress){.active = cli->progress, .title = title};
 }
 
-static void measure_rate(struct cleat__cli_progress *progress, const struct cleat_progress *now,
-                         double seconds) {
+static void measure_rate(struct cleat__cli_progress *progress, const struct cleat_progress *now, double seconds) {
   double passed = seconds - progress->sampled_at;
   if (now->elapsed_s < settle_s || passed <= 0) {
     progress->rate = now->elapsed_s > 0 ? (double)now->bytes_done / now->elapsed_s : 0;
   } else {
-    uint64_t grown =
-        now->bytes_done > progress->sampled_bytes ? now->bytes_done - progress->sampled_bytes : 0;
+    uint64_t grown = now->bytes_done > progress->sampled_bytes ? now->bytes_done - progress->sampled_bytes : 0;
     progress->rate += ((double)grown / passed - progress->rate) * passed / (passed + smooth_s);
   }
   progress->sampled_at = seconds;
@@ -62,8 +59,8 @@ static double fraction(const struct cleat_progress *now) {
 }
 
 /* Formats "0:42 left", or a text for the end. */
-static void format_left(const struct cleat__cli_progress *progress,
-                        const struct cleat_progress *now, char text[CLEAT__CLI_FORMAT_MAX]) {
+static void format_left(const struct cleat__cli_progress *progress, const struct cleat_progress *now,
+                        char text[CLEAT__CLI_FORMAT_MAX]) {
   if (now->phase == CLEAT_PHASE_COMMITTING) {
     snprintf(text, CLEAT__CLI_FORMAT_MAX, "committing");
     return;
@@ -73,9 +70,7 @@ static void format_left(const struct cleat__cli_progress *progress,
     return;
   }
   char clock[CLEAT__CLI_FORMAT_MAX];
-  double left = now->bytes_total > now->bytes_done
-                    ? (double)(now->bytes_total - now->bytes_done) / progress->rate
-                    : 0;
+  double left = now->bytes_total > now->bytes_done ? (double)(now->bytes_total - now->bytes_done) / progress->rate : 0;
   cleat__cli_format_clock(left, clock);
   snprintf(text, CLEAT__CLI_FORMAT_MAX, "%.32s left", clock);
 }
@@ -90,8 +85,7 @@ static void format_bar(double done, size_t columns, char text[BAR_MAX + 1]) {
 }
 
 /* Writes the longest form of the line that leaves one of `columns` free. */
-static void format_line(const struct cleat__cli_progress *progress,
-                        const struct cleat_progress *now, size_t columns,
+static void format_line(const struct cleat__cli_progress *progress, const struct cleat_progress *now, size_t columns,
                         char line[LINE_MAX_BYTES]) {
   char done[CLEAT__CLI_FORMAT_MAX], total[CLEAT__CLI_FORMAT_MAX], rate[CLEAT__CLI_FORMAT_MAX];
   char left[CLEAT__CLI_FORMAT_MAX], bar[BAR_MAX + 1], tail[LINE_MAX_BYTES / 2];
@@ -100,8 +94,7 @@ static void format_line(const struct cleat__cli_progress *progress,
   cleat__cli_format_size((double)now->bytes_total, total);
   cleat__cli_format_size(progress->rate, rate);
   format_left(progress, now, left);
-  snprintf(tail, sizeof tail, "%3d%%  %.24s of %.24s  %.24s/s  %.24s", percent, done, total, rate,
-           left);
+  snprintf(tail, sizeof tail, "%3d%%  %.24s of %.24s  %.24s/s  %.24s", percent, done, total, rate, left);
   size_t needed = strlen(progress->title) + GAP + strlen(tail) + 1;
   if (needed + BAR_MIN + GAP <= columns) {
     size_t room = columns - needed - GAP;
@@ -130,8 +123,7 @@ static void put_line(struct cleat__cli_progress *progress, const char *line, dou
   progress->drawn_at = seconds;
 }
 
-void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
-                              const struct cleat_progress *now) {
+void cleat__cli_progress_draw(struct cleat__cli_progress *progress, const struct cleat_progress *now) {
   double seconds = cleat__seconds();
   if (!is_due(progress, seconds))
     return;

@@ -4,15 +4,14 @@
  * complete checkpoints visible. */
 #include "api/cli/cli.h"
 
-static const char help[] =
-    "Removes old committed checkpoints. Of each it removes the manifest first, then\n"
-    "the files that the manifest names. It keeps the newest N, the steps that --keep-\n"
-    "every names, pinned steps, and always the newest one. Steps that cannot be read\n"
-    "are left alone and reported. Saves and loads may run at the same time.\n"
-    "\n"
-    "      --keep-last N    how many of the newest to keep, 1 or more (required)\n"
-    "      --keep-every M   also keep the steps that are multiples of M\n"
-    "      --dry-run        print what would be removed, and remove nothing\n";
+static const char help[] = "Removes old committed checkpoints. Of each it removes the manifest first, then\n"
+                           "the files that the manifest names. It keeps the newest N, the steps that --keep-\n"
+                           "every names, pinned steps, and always the newest one. Steps that cannot be read\n"
+                           "are left alone and reported. Saves and loads may run at the same time.\n"
+                           "\n"
+                           "      --keep-last N    how many of the newest to keep, 1 or more (required)\n"
+                           "      --keep-every M   also keep the steps that are multiples of M\n"
+                           "      --dry-run        print what would be removed, and remove nothing\n";
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_prune_options options = CLEAT_PRUNE_OPTIONS_INIT;
@@ -21,8 +20,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   cleat__error_clear(&err);
   if (cli->options.keep_last == 0) {
     cleat__error_set(&err, CLEAT_INVALID, "'cleat prune' needs --keep-last N");
-    cleat__error_hint(&err,
-                      "--keep-last 3 keeps the newest three; --dry-run prints what that removes");
+    cleat__error_hint(&err, "--keep-last 3 keeps the newest three; --dry-run prints what that removes");
     return cleat__cli_fail(cli, &err);
   }
   options.keep_last = cli->options.keep_last;

@@ -19,8 +19,7 @@ static size_t count_failed(const struct cleat_removals *removals) {
   return failed;
 }
 
-static void add_row(struct cleat__cli_table *table, const struct cleat_removal *removal,
-                    bool failed) {
+static void add_row(struct cleat__cli_table *table, const struct cleat_removal *removal, bool failed) {
   char size[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_size((double)removal->bytes, size);
   cleat__cli_table_add(table, "%s", cleat_removal_kind_name(removal->kind));
@@ -67,8 +66,7 @@ static void print_summary(const struct cleat__cli_removal_report *report) {
   printf("; %zu %s\n", cleat_removals_kept(report->removals), report->kept);
 }
 
-static bool print_json(const struct cleat__cli *cli,
-                       const struct cleat__cli_removal_report *report) {
+static bool print_json(const struct cleat__cli *cli, const struct cleat__cli_removal_report *report) {
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
   cleat__cli_json_text(&json, json.root, "url", cli->options.arguments[0]);
@@ -93,8 +91,7 @@ static bool print_json(const struct cleat__cli *cli,
 }
 
 /* With --json a failure is already in the document, so it is not printed again. */
-int cleat__cli_report_removals(const struct cleat__cli *cli,
-                               const struct cleat__cli_removal_report *report) {
+int cleat__cli_report_removals(const struct cleat__cli *cli, const struct cleat__cli_removal_report *report) {
   bool printed = cli->options.json ? print_json(cli, report) : print_table(report->removals);
   if (!printed)
     return cleat__cli_fail_memory(cli);

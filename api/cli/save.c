@@ -8,24 +8,22 @@
 /* Printed instead of sizes and speed. */
 #define SKIPPED_NOTE "it is already committed and is left as it is; skipped"
 
-static const char help[] =
-    "Saves files as the checkpoint of one step. Others see it once it is complete,\n"
-    "and not before.\n"
-    "\n"
-    "A file is stored under its own name. A folder is stored as the files below it,\n"
-    "including hidden ones, under their paths in it. Links to files are followed.\n"
-    "Empty folders are not kept. Tensors in .safetensors files are indexed.\n"
-    "\n"
-    "      --step N         the step, a whole number from 0 on (required)\n"
-    "      --metadata JSON  any JSON value to keep with the step\n"
-    "      --if-exists HOW  if the step already exists, from any writer: fail\n"
-    "                       (default), skip, or replace\n"
-    "      --resume         continue a killed save of this step: stored parts are\n"
-    "                       compared by checksum, and only missing ones are sent. If\n"
-    "                       this save fails too, its parts stay for the next --resume\n";
+static const char help[] = "Saves files as the checkpoint of one step. Others see it once it is complete,\n"
+                           "and not before.\n"
+                           "\n"
+                           "A file is stored under its own name. A folder is stored as the files below it,\n"
+                           "including hidden ones, under their paths in it. Links to files are followed.\n"
+                           "Empty folders are not kept. Tensors in .safetensors files are indexed.\n"
+                           "\n"
+                           "      --step N         the step, a whole number from 0 on (required)\n"
+                           "      --metadata JSON  any JSON value to keep with the step\n"
+                           "      --if-exists HOW  if the step already exists, from any writer: fail\n"
+                           "                       (default), skip, or replace\n"
+                           "      --resume         continue a killed save of this step: stored parts are\n"
+                           "                       compared by checksum, and only missing ones are sent. If\n"
+                           "                       this save fails too, its parts stay for the next --resume\n";
 
-static int report(const struct cleat__cli *cli, const char *url,
-                  const struct cleat_progress *last) {
+static int report(const struct cleat__cli *cli, const char *url, const struct cleat_progress *last) {
   bool skipped = last->outcome == CLEAT_OUTCOME_SKIPPED;
   const struct cleat__cli_result result = {.step = cli->options.step,
                                            .outcome = skipped ? "skipped" : "committed",
@@ -41,8 +39,7 @@ static int report(const struct cleat__cli *cli, const char *url,
   return cleat__cli_report(cli, &result);
 }
 
-static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
-                struct cleat_error *err) {
+static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals, struct cleat_error *err) {
   if (err->status == CLEAT_EXISTS)
     cleat__error_hint(err, "--if-exists skip leaves it as it is, --if-exists replace replaces it");
   return cleat__cli_job_fail(cli, signals, err);
@@ -89,8 +86,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_error err;
   if (!options->has_step)
     return need_step(cli);
-  if (cleat__cli_sources_collect(options->arguments, options->argument_count - 1, url, &sources,
-                                 &err) != CLEAT_OK)
+  if (cleat__cli_sources_collect(options->arguments, options->argument_count - 1, url, &sources, &err) != CLEAT_OK)
     return cleat__cli_fail(cli, &err);
   int exit_status = save_files(cli, client, url, &sources);
   cleat__cli_sources_clear(&sources);

@@ -9,11 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char help[] =
-    "Shows what is in a checkpoint: its files, the tensors in them with their types,\n"
-    "shapes and sizes, and the ranks that wrote them. Reads no tensor data.\n"
-    "\n"
-    "      --step N         the step; the newest if it is not given\n";
+static const char help[] = "Shows what is in a checkpoint: its files, the tensors in them with their types,\n"
+                           "shapes and sizes, and the ranks that wrote them. Reads no tensor data.\n"
+                           "\n"
+                           "      --step N         the step; the newest if it is not given\n";
 
 enum { SHAPE_MAX = 22 * CLEAT_MAX_DIMS + 3 };
 
@@ -47,8 +46,7 @@ static void format_shape(const struct cleat_tensor_info *tensor, char text[SHAPE
   size_t length = 0;
   text[length++] = '[';
   for (int i = 0; i < tensor->ndim && i < CLEAT_MAX_DIMS; i++)
-    length += (size_t)snprintf(text + length, SHAPE_MAX - length, "%s%" PRId64, i ? ", " : "",
-                               tensor->shape[i]);
+    length += (size_t)snprintf(text + length, SHAPE_MAX - length, "%s%" PRId64, i ? ", " : "", tensor->shape[i]);
   text[length++] = ']';
   text[length] = '\0';
 }
@@ -84,8 +82,7 @@ static void json_tensors(struct cleat__cli_json *json, const struct cleat_checkp
   }
 }
 
-static void json_ranks(struct cleat__cli_json *json, unsigned ranks,
-                       const struct rank_total *totals) {
+static void json_ranks(struct cleat__cli_json *json, unsigned ranks, const struct rank_total *totals) {
   cJSON *array = cleat__cli_json_array(json, json->root, "ranks");
   for (unsigned i = 0; i < ranks; i++) {
     cJSON *object = cleat__cli_json_object(json, array, NULL);
@@ -95,8 +92,7 @@ static void json_ranks(struct cleat__cli_json *json, unsigned ranks,
   }
 }
 
-static bool print_json(const struct cleat_checkpoint *checkpoint, bool pinned,
-                       const struct rank_total *totals) {
+static bool print_json(const struct cleat_checkpoint *checkpoint, bool pinned, const struct rank_total *totals) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
@@ -165,8 +161,7 @@ static bool print_files(const struct cleat_checkpoint *checkpoint) {
 }
 
 /* Prints the tensors of one file. `order` lists their indices. */
-static bool print_tensors_of(const struct cleat_checkpoint *checkpoint, const size_t *order,
-                             size_t count) {
+static bool print_tensors_of(const struct cleat_checkpoint *checkpoint, const size_t *order, size_t count) {
   struct cleat__cli_table table;
   char size[CLEAT__CLI_FORMAT_MAX], shape[SHAPE_MAX];
   cleat__cli_table_init(&table, "lllr");
@@ -185,8 +180,7 @@ static bool print_tensors_of(const struct cleat_checkpoint *checkpoint, const si
 }
 
 /* Sorts the tensors' indices by file. ends[i] is where the indices of file i end. */
-static void sort_by_file(const struct cleat_checkpoint *checkpoint, size_t files, size_t *order,
-                         size_t *ends) {
+static void sort_by_file(const struct cleat_checkpoint *checkpoint, size_t files, size_t *order, size_t *ends) {
   size_t tensors = cleat_checkpoint_tensor_count(checkpoint);
   for (size_t i = 0; i < tensors; i++)
     ends[cleat_checkpoint_tensor(checkpoint, i)->file]++;
@@ -225,8 +219,7 @@ static bool print_tensors(const struct cleat_checkpoint *checkpoint) {
   return printed;
 }
 
-static bool print_text(const struct cleat_checkpoint *checkpoint, bool pinned,
-                       const struct rank_total *totals) {
+static bool print_text(const struct cleat_checkpoint *checkpoint, bool pinned, const struct rank_total *totals) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
   print_summary(info, pinned);
   return print_ranks(info->ranks, totals) && print_files(checkpoint) && print_tensors(checkpoint);

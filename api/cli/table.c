@@ -47,8 +47,7 @@ void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const 
 }
 
 /* Finds the widest cell of each column. */
-static void measure(const struct cleat__cli_table *table, size_t columns,
-                    size_t widths[COLUMNS_MAX]) {
+static void measure(const struct cleat__cli_table *table, size_t columns, size_t widths[COLUMNS_MAX]) {
   memset(widths, 0, COLUMNS_MAX * sizeof widths[0]);
   for (size_t i = 0; i < table->count; i++) {
     size_t width = cleat__cli_format_columns(table->cells[i]);
@@ -82,8 +81,7 @@ static void put_cell(const char *cell, size_t room) {
 }
 
 /* Prints blanks only when text follows, so that no line ends in blanks. */
-static void put_row(char *const *cells, const char *align, const size_t *widths, size_t indent,
-                    size_t room) {
+static void put_row(char *const *cells, const char *align, const size_t *widths, size_t indent, size_t room) {
   size_t blanks = indent;
   for (size_t i = 0; align[i]; i++) {
     bool right = align[i] == 'r', last = !align[i + 1];

@@ -5,12 +5,11 @@
 
 #include <inttypes.h>
 
-static const char help[] =
-    "Reads a checkpoint from the store and checks the manifest, the records of the\n"
-    "ranks, and every part of every file against the checksums of the save. Writes\n"
-    "nothing.\n"
-    "\n"
-    "      --step N         the step; the newest if it is not given\n";
+static const char help[] = "Reads a checkpoint from the store and checks the manifest, the records of the\n"
+                           "ranks, and every part of every file against the checksums of the save. Writes\n"
+                           "nothing.\n"
+                           "\n"
+                           "      --step N         the step; the newest if it is not given\n";
 
 static int verify(const struct cleat__cli *cli, struct cleat_checkpoint *checkpoint) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);

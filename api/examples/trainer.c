@@ -86,8 +86,7 @@ static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data)
   return entry;
 }
 
-static struct entry matrix(const char *prefix, const struct model_parameter *parameter,
-                           float *data) {
+static struct entry matrix(const char *prefix, const struct model_parameter *parameter, float *data) {
   struct entry entry = {.dtype = CLEAT_DTYPE_F32, .ndim = 2, .data = data};
   entry.shape[0] = parameter->rows;
   entry.shape[1] = parameter->columns;
@@ -97,8 +96,7 @@ static struct entry matrix(const char *prefix, const struct model_parameter *par
 }
 
 /* Fills the table and returns its length. */
-static size_t describe(struct model *model, struct state *state,
-                       struct entry entries[TENSORS_MAX]) {
+static size_t describe(struct model *model, struct state *state, struct entry entries[TENSORS_MAX]) {
   struct entry *next = entries;
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     const struct model_parameter *parameter = &model->parameters[i];
@@ -156,8 +154,8 @@ static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
     return complain("cannot resume", &err);
   }
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
-  printf("resumed from step %" PRId64 ", saved %s, %.1f MiB, every part checked\n", info->step,
-         info->created, (double)info->bytes / (1 << 20));
+  printf("resumed from step %" PRId64 ", saved %s, %.1f MiB, every part checked\n", info->step, info->created,
+         (double)info->bytes / (1 << 20));
   return true;
 }
 
@@ -177,8 +175,7 @@ static bool resume(struct trainer *t) {
   bool done = load(t, checkpoint);
   cleat_checkpoint_free(checkpoint);
   if (done && t->state.text != t->text.fingerprint) {
-    fprintf(stderr, "trainer: cannot resume: the checkpoint was trained on another text than %s\n",
-            t->options.text);
+    fprintf(stderr, "trainer: cannot resume: the checkpoint was trained on another text than %s\n", t->options.text);
     return false;
   }
   return done;
@@ -222,8 +219,7 @@ static void die_in_upload(const struct trainer *t) {
     cleat_save_progress(t->save, &now);
     uint64_t percent = now.bytes_done * 100 / now.bytes_total;
     if (percent >= (uint64_t)t->options.die_at_percent && now.bytes_done < now.bytes_total) {
-      printf("step %" PRId64 ": %" PRIu64 " of %" PRIu64 " bytes are uploaded (%" PRIu64
-             " %%): kill -9\n",
+      printf("step %" PRId64 ": %" PRIu64 " of %" PRIu64 " bytes are uploaded (%" PRIu64 " %%): kill -9\n",
              t->saved.step, now.bytes_done, now.bytes_total, percent);
       fflush(stdout);
       raise(SIGKILL);
@@ -243,11 +239,8 @@ static bool save_begin(struct trainer *t, float loss) {
   size_t count = describe(&t->model, &t->saved, entries);
   for (size_t i = 0; i < count; i++) {
     const struct entry *e = &entries[i];
-    tensors[i] = (struct cleat_tensor){.name = e->name,
-                                       .dtype = e->dtype,
-                                       .ndim = e->ndim,
-                                       .shape = e->shape,
-                                       .data = data_of(t, e)};
+    tensors[i] = (struct cleat_tensor){
+        .name = e->name, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .data = data_of(t, e)};
     places[i] = place_of(t, e);
   }
   struct cleat_file vocabulary = {
@@ -299,8 +292,7 @@ static bool train(struct trainer *t) {
       return false;
     }
     update(t); /* changes what a save in flight still reads; the fence has waited for that */
-    if (!device_push(&t->device) ||
-        !results_log(t->loss_log, t->options.loss_log, t->state.step, loss)) {
+    if (!device_push(&t->device) || !results_log(t->loss_log, t->options.loss_log, t->state.step, loss)) {
       return false;
     }
     bool is_last = t->state.step == t->options.steps;
@@ -357,8 +349,7 @@ static bool dump_all(struct trainer *t) {
 }
 
 static bool report(struct trainer *t) {
-  printf("trained to step %" PRId64 ", weights %016" PRIx64 "\n", t->state.step,
-         weights_hash(&t->model));
+  printf("trained to step %" PRId64 ", weights %016" PRIx64 "\n", t->state.step, weights_hash(&t->model));
   if (t->options.sample > 0) {
     print_sample(t);
   }
@@ -390,8 +381,7 @@ static bool start(struct trainer *t) {
   }
   t->state = (struct state){.random = (uint64_t)o->seed, .learning_rate = LEARNING_RATE};
   t->state.text = t->text.fingerprint;
-  if (!model_init(&t->model, (int64_t)t->text.vocabulary_count, o->hidden, o->memory_rows,
-                  &t->state.random)) {
+  if (!model_init(&t->model, (int64_t)t->text.vocabulary_count, o->hidden, o->memory_rows, &t->state.random)) {
     errno = ENOMEM;
     return results_fail("make", "the model");
   }

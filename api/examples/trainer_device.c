@@ -33,8 +33,7 @@ void device_close(struct device *device) {
 
 bool device_add(struct device *device, void *host, uint64_t bytes) {
   struct device_array *array = &device->arrays[device->count];
-  if (device->count == DEVICE_ARRAYS_MAX ||
-      !worked(cudaMalloc(&array->memory, bytes), "take device memory")) {
+  if (device->count == DEVICE_ARRAYS_MAX || !worked(cudaMalloc(&array->memory, bytes), "take device memory")) {
     return false;
   }
   array->host = host;
@@ -46,8 +45,7 @@ bool device_add(struct device *device, void *host, uint64_t bytes) {
 bool device_pull(struct device *device) {
   for (size_t i = 0; i < device->count; i++) {
     const struct device_array *array = &device->arrays[i];
-    if (!worked(cudaMemcpyAsync(array->host, array->memory, array->bytes, cudaMemcpyDefault,
-                                device->stream),
+    if (!worked(cudaMemcpyAsync(array->host, array->memory, array->bytes, cudaMemcpyDefault, device->stream),
                 "copy from the device")) {
       return false;
     }
@@ -58,8 +56,7 @@ bool device_pull(struct device *device) {
 bool device_push(struct device *device) {
   for (size_t i = 0; i < device->count; i++) {
     const struct device_array *array = &device->arrays[i];
-    if (!worked(cudaMemcpyAsync(array->memory, array->host, array->bytes, cudaMemcpyDefault,
-                                device->stream),
+    if (!worked(cudaMemcpyAsync(array->memory, array->host, array->bytes, cudaMemcpyDefault, device->stream),
                 "copy to the device")) {
       return false;
     }

@@ -84,8 +84,7 @@ static void softmax(float *values, int64_t n) {
 
 /* ---- Making and clearing ------------------------------------------------------------------ */
 
-static void parameter_shape(struct model_parameter *parameter, const char *name, int64_t rows,
-                            int64_t columns) {
+static void parameter_shape(struct model_parameter *parameter, const char *name, int64_t rows, int64_t columns) {
   *parameter = (struct model_parameter){.name = name, .rows = rows, .columns = columns};
 }
 
@@ -132,8 +131,7 @@ void model_randomize(struct model *model, uint64_t *random) {
   randomize(&p[MODEL_MEMORY], 0.05f, random);
 }
 
-bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
-                uint64_t *random) {
+bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows, uint64_t *random) {
   if (!model_shape(model, vocabulary, hidden, memory_rows)) {
     return false;
   }
@@ -216,8 +214,7 @@ static void output_layer(const struct model *model, struct activations *a) {
   softmax(a->chances, model->vocabulary);
 }
 
-static void forward(const struct model *model, const uint8_t *target, uint64_t *random,
-                    struct activations *a) {
+static void forward(const struct model *model, const uint8_t *target, uint64_t *random, struct activations *a) {
   embed(model, target, a);
   hidden_layer(model, a);
   dropout(model, random, a);
@@ -248,8 +245,8 @@ static float *gradients(const struct model *model, enum model_parameter_id id, i
 }
 
 /* Propagates the output's error to the hidden layer, before its tanh. */
-static void output_backward(struct model *model, uint8_t target, float scale,
-                            const struct activations *a, float *hidden_error) {
+static void output_backward(struct model *model, uint8_t target, float scale, const struct activations *a,
+                            float *hidden_error) {
   memset(hidden_error, 0, (size_t)model->hidden * sizeof(float));
   for (int64_t i = 0; i < model->vocabulary; i++) {
     float error = scale * (a->chances[i] - (i == target ? 1.0f : 0.0f));
@@ -262,8 +259,7 @@ static void output_backward(struct model *model, uint8_t target, float scale,
   }
 }
 
-static void memory_backward(struct model *model, const struct activations *a,
-                            const float *hidden_error) {
+static void memory_backward(struct model *model, const struct activations *a, const float *hidden_error) {
   for (int i = 0; i < NGRAMS; i++) {
     size_t row = a->memory_rows[i];
     add_scaled(gradients(model, MODEL_MEMORY, (int64_t)row), hidden_error, 1, model->hidden);
@@ -285,8 +281,7 @@ static void hidden_backward(struct model *model, const uint8_t *target, const st
   }
 }
 
-float model_learn(struct model *model, const uint8_t *const *targets, size_t count,
-                  uint64_t *random) {
+float model_learn(struct model *model, const uint8_t *const *targets, size_t count, uint64_t *random) {
   struct activations a;
   float hidden_error[MODEL_HIDDEN_MAX];
   float loss = 0;
@@ -309,8 +304,8 @@ float model_rate(int64_t step, float learning_rate) {
   return learning_rate * (float)correction;
 }
 
-void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient,
-                int64_t count, float rate) {
+void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient, int64_t count,
+                float rate) {
   for (int64_t i = 0; i < count; i++) {
     float g = gradient[i];
     m[i] = ADAM_BETA1 * m[i] + (1 - ADAM_BETA1) * g;

@@ -68,15 +68,13 @@ bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_
 void model_randomize(struct model *model, uint64_t *random);
 
 /* Makes a model with random weights and its own arrays. False: out of memory. Call model_clear in either case. */
-bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
-                uint64_t *random);
+bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows, uint64_t *random);
 void model_clear(struct model *model);
 
 /* Learns from `count` characters. Each of `targets` points to a character (a number below the vocabulary) with
  * MODEL_CONTEXT others before it. Adds to the gradients, does not change the weights, and returns the mean loss in
  * nats. `random` drives dropout. */
-float model_learn(struct model *model, const uint8_t *const *targets, size_t count,
-                  uint64_t *random);
+float model_learn(struct model *model, const uint8_t *const *targets, size_t count, uint64_t *random);
 
 /* Applies the gradients and clears them: one step of Adam, the `step`th, counted from 1. */
 void model_update(struct model *model, int64_t step, float learning_rate);
@@ -84,8 +82,8 @@ void model_update(struct model *model, int64_t step, float learning_rate);
 /* The same in two parts, for `count` numbers anywhere: the step size of the `step`th step, and one step. `weight` is
  * read and `moved` is written; both may be the same. */
 float model_rate(int64_t step, float learning_rate);
-void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient,
-                int64_t count, float rate);
+void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient, int64_t count,
+                float rate);
 
 /* Draws a random character for *target, weighted by the squares of the probabilities. The squares suppress unlikely
  * characters. */

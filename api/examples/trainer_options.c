@@ -29,8 +29,8 @@ static bool set(const struct flag *flag, const char *value) {
   errno = 0;
   long long number = strtoll(value, &end, 10);
   if (errno || end == value || *end || number < flag->min || number > flag->max) {
-    fprintf(stderr, "trainer: %s needs a number from %" PRId64 " to %" PRId64 ", not '%s'\n",
-            flag->name, flag->min, flag->max, value);
+    fprintf(stderr, "trainer: %s needs a number from %" PRId64 " to %" PRId64 ", not '%s'\n", flag->name, flag->min,
+            flag->max, value);
     return false;
   }
   *flag->number = number;
@@ -85,12 +85,8 @@ static bool check(const struct options *o) {
 }
 
 bool options_parse(struct options *options, int argc, char **argv) {
-  struct options o = {.steps = 1000,
-                      .save_every = 100,
-                      .seed = 1,
-                      .hidden = 128,
-                      .memory_rows = 16384,
-                      .die_at_percent = 50};
+  struct options o = {
+      .steps = 1000, .save_every = 100, .seed = 1, .hidden = 128, .memory_rows = 16384, .die_at_percent = 50};
   const struct flag flags[] = {
       {"--text", "the text to learn", &o.text, NULL, 0, 0},
       {"--store", "where checkpoints go: file:///dir or s3://bucket/prefix", &o.store, NULL, 0, 0},
@@ -98,19 +94,15 @@ bool options_parse(struct options *options, int argc, char **argv) {
       {"--save-every", "save after every so many steps", NULL, &o.save_every, 1, 1 << 30},
       {"--seed", "seed of the random numbers", NULL, &o.seed, 0, INT64_MAX},
       {"--hidden", "units of the hidden layer", NULL, &o.hidden, MODEL_LANES, MODEL_HIDDEN_MAX},
-      {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o.memory_rows, 1,
-       1 << 24},
+      {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o.memory_rows, 1, 1 << 24},
       {"--loss-log", "file for the loss of each step", &o.loss_log, NULL, 0, 0},
-      {"--dump-weights", "folder for the final state, one raw file per tensor", &o.dump_weights,
-       NULL, 0, 0},
+      {"--dump-weights", "folder for the final state, one raw file per tensor", &o.dump_weights, NULL, 0, 0},
       {"--device", "cuda: keep the model in the memory of a GPU", &o.device, NULL, 0, 0},
       {"--sample", "characters that the trained model writes", NULL, &o.sample, 0, 1 << 20},
-      {"--die-in-save", "kill -9 during the upload of this step; 0: never", NULL, &o.die_in_save, 0,
-       INT64_MAX},
+      {"--die-in-save", "kill -9 during the upload of this step; 0: never", NULL, &o.die_in_save, 0, INT64_MAX},
       {"--die-at-percent", "how far that upload gets", NULL, &o.die_at_percent, 0, 99},
       {NULL, NULL, NULL, NULL, 0, 0}};
-  if (!options_read("trainer --text FILE [--store URL] [FLAG VALUE]...", flags, argc, argv) ||
-      !check(&o)) {
+  if (!options_read("trainer --text FILE [--store URL] [FLAG VALUE]...", flags, argc, argv) || !check(&o)) {
     return false;
   }
   *options = o;

@@ -167,9 +167,8 @@ static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
     return complain(t, "cannot resume", &err);
   }
   if (t->state.text != t->text.fingerprint) {
-    fprintf(stderr,
-            "trainer: rank %u: cannot resume: the checkpoint was trained on another text than %s\n",
-            t->rank, t->options.text);
+    fprintf(stderr, "trainer: rank %u: cannot resume: the checkpoint was trained on another text than %s\n", t->rank,
+            t->options.text);
     return false;
   }
   return true;
@@ -188,8 +187,8 @@ static bool resume(struct trainer *t) {
   bool done = load(t, checkpoint);
   if (done && t->rank == 0) {
     bool changed = cleat_checkpoint_reshard(checkpoint, changes, sizeof changes) > 0;
-    printf("resumed from step %" PRId64 ", ranks: %u%s%s\n", t->state.step, t->world_size,
-           changed ? "; " : "", changed ? changes : "");
+    printf("resumed from step %" PRId64 ", ranks: %u%s%s\n", t->state.step, t->world_size, changed ? "; " : "",
+           changed ? changes : "");
   }
   cleat_checkpoint_free(checkpoint);
   return done;
@@ -217,8 +216,7 @@ static bool save_end(struct trainer *t) {
 
 static bool fence(struct trainer *t) {
   struct cleat_error err;
-  return !t->save || !cleat_save_wait_staged(t->save, &err) ||
-         complain(t, "the checkpoint was not saved", &err);
+  return !t->save || !cleat_save_wait_staged(t->save, &err) || complain(t, "the checkpoint was not saved", &err);
 }
 
 /* Every rank has the weights. Cleat chooses one rank to write each of them. */
@@ -249,8 +247,8 @@ static bool save_begin(struct trainer *t) {
     if (!e->is_shared && !e->is_slice && t->rank > 0) {
       continue;
     }
-    tensors[ours] = (struct cleat_tensor){
-        .name = e->name, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .data = e->data};
+    tensors[ours] =
+        (struct cleat_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .data = e->data};
     shards[ours++] = shard_of(t, e);
   }
   snprintf(metadata, sizeof metadata, "{\"loss\": %.4f, \"learning_rate\": %.3g}", (double)t->loss,
@@ -262,8 +260,7 @@ static bool save_begin(struct trainer *t) {
   request.tensor_count = ours;
   request.shards = shards;
   request.metadata = metadata;
-  return !cleat_save_async(t->client, &request, &t->save, &err) ||
-         complain(t, "the checkpoint was not saved", &err);
+  return !cleat_save_async(t->client, &request, &t->save, &err) || complain(t, "the checkpoint was not saved", &err);
 }
 
 /* ---- Training ----------------------------------------------------------------------------- */
@@ -346,8 +343,7 @@ static bool train(struct trainer *t) {
       return false;
     }
     bool is_last = t->state.step == t->options.steps;
-    if ((is_last || t->state.step % t->options.save_every == 0) &&
-        (!save_end(t) || !save_begin(t))) {
+    if ((is_last || t->state.step % t->options.save_every == 0) && (!save_end(t) || !save_begin(t))) {
       return false;
     }
   }
@@ -360,8 +356,8 @@ static bool report(const struct trainer *t) {
   if (t->rank > 0) {
     return true;
   }
-  printf("trained to step %" PRId64 ", loss %a, weights %016" PRIx64 "\n", t->state.step,
-         (double)t->loss, text_hash(t->weights, (size_t)t->count * sizeof(float)));
+  printf("trained to step %" PRId64 ", loss %a, weights %016" PRIx64 "\n", t->state.step, (double)t->loss,
+         text_hash(t->weights, (size_t)t->count * sizeof(float)));
   if (!t->options.dump_weights) {
     return true;
   }
@@ -372,8 +368,7 @@ static bool report(const struct trainer *t) {
     const struct model_parameter *p = &t->model.parameters[i];
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "model.%s", p->name);
-    if (!results_dump(t->options.dump_weights, name, p->weight,
-                      (uint64_t)model_numbers(p) * sizeof(float))) {
+    if (!results_dump(t->options.dump_weights, name, p->weight, (uint64_t)model_numbers(p) * sizeof(float))) {
       return false;
     }
   }
@@ -403,8 +398,8 @@ static bool open_client(struct trainer *t) {
     return complain(t, "cannot use the store", &err);
   }
   if (t->world_size > MICRO_BATCHES) {
-    fprintf(stderr, "trainer: rank %u: %u ranks are more than the %d micro-batches of a step\n",
-            t->rank, t->world_size, MICRO_BATCHES);
+    fprintf(stderr, "trainer: rank %u: %u ranks are more than the %d micro-batches of a step\n", t->rank, t->world_size,
+            MICRO_BATCHES);
     return false;
   }
   return true;
@@ -413,8 +408,7 @@ static bool open_client(struct trainer *t) {
 /* Makes a model with its weights in one array, one parameter after the other, and the moments of this rank's slice. */
 static bool make_model(struct trainer *t) {
   struct model *model = &t->model;
-  if (!model_shape(model, (int64_t)t->text.vocabulary_count, t->options.hidden,
-                   t->options.memory_rows)) {
+  if (!model_shape(model, (int64_t)t->text.vocabulary_count, t->options.hidden, t->options.memory_rows)) {
     fprintf(stderr, "trainer: --hidden must be a multiple of %d\n", MODEL_LANES);
     return false;
   }
@@ -441,14 +435,10 @@ static bool make_model(struct trainer *t) {
 
 static bool meet(struct trainer *t) {
   const char *start = getenv("CLEAT_START");
-  t->shared = (struct shared){.rank = t->rank,
-                              .world_size = t->world_size,
-                              .count = t->count,
-                              .timeout_s = t->options.rank_timeout};
+  t->shared = (struct shared){
+      .rank = t->rank, .world_size = t->world_size, .count = t->count, .timeout_s = t->options.rank_timeout};
   if (t->world_size > 1 && !start) {
-    fprintf(stderr,
-            "trainer: rank %u: CLEAT_START is not set: the ranks' shared memory has no name\n",
-            t->rank);
+    fprintf(stderr, "trainer: rank %u: CLEAT_START is not set: the ranks' shared memory has no name\n", t->rank);
     return false;
   }
   return shared_open(&t->shared, t->world_size > 1 ? start : NULL);
@@ -464,8 +454,7 @@ static bool start(struct trainer *t) {
   if (!make_model(t) || !resume(t) || !meet(t)) {
     return false;
   }
-  if (o->loss_log && t->rank == 0 &&
-      !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
+  if (o->loss_log && t->rank == 0 && !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
     return results_fail("write", o->loss_log);
   }
   return true;
@@ -492,12 +481,8 @@ static void stop(struct trainer *t, bool done) {
 }
 
 static bool parse(struct ranks_options *o, int argc, char **argv) {
-  *o = (struct ranks_options){.steps = 1000,
-                              .save_every = 100,
-                              .seed = 1,
-                              .hidden = 128,
-                              .memory_rows = 1024,
-                              .rank_timeout = 600};
+  *o = (struct ranks_options){
+      .steps = 1000, .save_every = 100, .seed = 1, .hidden = 128, .memory_rows = 1024, .rank_timeout = 600};
   const struct flag flags[] = {
       {"--text", "the text to learn", &o->text, NULL, 0, 0},
       {"--store", "where checkpoints go: file:///dir or s3://bucket/prefix", &o->store, NULL, 0, 0},
@@ -505,11 +490,9 @@ static bool parse(struct ranks_options *o, int argc, char **argv) {
       {"--save-every", "save after every so many steps", NULL, &o->save_every, 1, 1 << 30},
       {"--seed", "seed of the random numbers", NULL, &o->seed, 0, INT64_MAX},
       {"--hidden", "units of the hidden layer", NULL, &o->hidden, MODEL_LANES, MODEL_HIDDEN_MAX},
-      {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o->memory_rows, 1,
-       1 << 20},
+      {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o->memory_rows, 1, 1 << 20},
       {"--loss-log", "file for the loss of each step", &o->loss_log, NULL, 0, 0},
-      {"--dump-weights", "folder for the final weights, one raw file per parameter",
-       &o->dump_weights, NULL, 0, 0},
+      {"--dump-weights", "folder for the final weights, one raw file per parameter", &o->dump_weights, NULL, 0, 0},
       {"--rank-timeout", "seconds to wait for another rank", NULL, &o->rank_timeout, 1, 1 << 20},
       {NULL, NULL, NULL, NULL, 0, 0}};
   if (!options_read("trainer_ranks --text FILE --store URL [FLAG VALUE]...", flags, argc, argv)) {

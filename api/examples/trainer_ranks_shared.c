@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS 200 /* how often it checks the other ranks before it sleeps between checks … */
+#define YIELDS 200              /* how often it checks the other ranks before it sleeps between checks … */
 #define PAUSE_NS (200L * 1000L) /* … and for how long */
 
 struct shared_block {
@@ -27,8 +27,8 @@ struct shared_block {
 /* ---- Opening and closing ---------------------------------------------------------------------- */
 
 static bool complain(const struct shared *shared, const char *what) {
-  fprintf(stderr, "trainer: rank %u: cannot %s the ranks' shared memory %s: %s\n", shared->rank,
-          what, shared->name, strerror(errno));
+  fprintf(stderr, "trainer: rank %u: cannot %s the ranks' shared memory %s: %s\n", shared->rank, what, shared->name,
+          strerror(errno));
   return false;
 }
 
@@ -39,9 +39,7 @@ static bool prepare(const struct shared *shared, int fd) {
     return complain(shared, "look at");
   }
   if (found.st_size != 0 && found.st_size != (off_t)shared->bytes) {
-    fprintf(stderr,
-            "trainer: rank %u: the other ranks have another --hidden, --memory-rows or --text\n",
-            shared->rank);
+    fprintf(stderr, "trainer: rank %u: the other ranks have another --hidden, --memory-rows or --text\n", shared->rank);
     return false;
   }
   return !ftruncate(fd, (off_t)shared->bytes) || complain(shared, "size");
@@ -105,9 +103,8 @@ static bool has_failed(struct shared *shared) {
     if (atomic_load(&shared->block->failed[failed - 1]) > 0) {
       fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, failed - 1);
     } else {
-      fprintf(stderr,
-              "trainer: rank %u: rank %u has not come, and rank %u has stopped waiting for it\n",
-              shared->rank, failed - 1, rank);
+      fprintf(stderr, "trainer: rank %u: rank %u has not come, and rank %u has stopped waiting for it\n", shared->rank,
+              failed - 1, rank);
     }
     return true;
   }

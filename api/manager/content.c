@@ -13,8 +13,7 @@
 /* ---- The model that training began with ------------------------------------------------------- */
 
 /* Copies the names of its files, in order. */
-static const char **file_names(struct cleat__manager *manager,
-                               const struct cleat_checkpoint *like) {
+static const char **file_names(struct cleat__manager *manager, const struct cleat_checkpoint *like) {
   size_t count = cleat_checkpoint_file_count(like);
   const char **names = cleat__arena_alloc(&manager->arena, count, sizeof(*names));
   for (size_t i = 0; names != NULL && i < count; i++) {
@@ -52,8 +51,7 @@ static int entry_compare(const void *key, const void *entry) {
   return strcmp(key, ((const struct cleat__layout_entry *)entry)->tensor);
 }
 
-static const struct cleat__layout_entry *layout_find(const struct cleat__layout *layout,
-                                                     const char *tensor) {
+static const struct cleat__layout_entry *layout_find(const struct cleat__layout *layout, const char *tensor) {
   if (tensor == NULL)
     return NULL; /* the save refuses such a tensor */
   return bsearch(tensor, layout->entries, layout->count, sizeof(*layout->entries), entry_compare);
@@ -69,17 +67,15 @@ static bool is_left_out(const char *const *patterns, const char *name) {
 }
 
 /* Copies the tensors of the request that no pattern leaves out, together with their places and shards. */
-static cleat_status keep_tensors(const struct cleat_save_request *request,
-                                 const char *const *patterns, struct cleat__content *content,
-                                 struct cleat_error *err) {
+static cleat_status keep_tensors(const struct cleat_save_request *request, const char *const *patterns,
+                                 struct cleat__content *content, struct cleat_error *err) {
   size_t count = request->tensor_count;
   size_t kept = 0;
   content->tensors = cleat__calloc(count, sizeof(*content->tensors));
   content->places = cleat__calloc(count, sizeof(*content->places));
   content->shards = cleat__calloc(count, sizeof(*content->shards));
   content->files = cleat__calloc(count, sizeof(*content->files));
-  if (content->tensors == NULL || content->places == NULL || content->shards == NULL ||
-      content->files == NULL)
+  if (content->tensors == NULL || content->places == NULL || content->shards == NULL || content->files == NULL)
     return cleat__error_no_memory(err, "a save");
   for (size_t i = 0; i < count; i++) {
     if (is_left_out(patterns, request->tensors[i].name))
@@ -117,15 +113,15 @@ struct complaints {
 
 static void complain(struct complaints *complaints, const char *what, const char *tensor) {
   complaints->count++;
-  if (cleat__buffer_print(&complaints->text, "%s%s: %s", complaints->text.length > 0 ? "; " : "",
-                          what, tensor) != CLEAT_OK)
+  if (cleat__buffer_print(&complaints->text, "%s%s: %s", complaints->text.length > 0 ? "; " : "", what, tensor) !=
+      CLEAT_OK)
     complaints->left_out++;
 }
 
 /* Chooses the file of each tensor. Notes which of the model's tensors are there, and records tensors that are not the
  * model's. */
-static void choose_files(const struct cleat__manager *manager, struct cleat__content *content,
-                         bool *seen, struct complaints *complaints) {
+static void choose_files(const struct cleat__manager *manager, struct cleat__content *content, bool *seen,
+                         struct complaints *complaints) {
   const struct cleat__layout *layout = &manager->layout;
   for (size_t i = 0; i < content->request.tensor_count; i++) {
     const char *name = content->tensors[i].name;
@@ -144,16 +140,15 @@ static cleat_status differs(const struct complaints *complaints, struct cleat_er
   if (complaints->left_out > 0)
     (void)snprintf(more, sizeof(more), "; and %zu more", complaints->left_out);
   cleat_status status = cleat__error_set(
-      err, CLEAT_MISMATCH,
-      "the final checkpoint does not have the tensors of the model that training began with: %s%s",
+      err, CLEAT_MISMATCH, "the final checkpoint does not have the tensors of the model that training began with: %s%s",
       cleat__buffer_text(&complaints->text), more);
   cleat__error_hint(err, "`final_without` leaves tensors out by name, such as \"optimizer.*\"");
   return status;
 }
 
 /* Uses the files of the model. A final checkpoint must have only the model's tensors, and with one rank all of them. */
-static cleat_status imitate(const struct cleat__manager *manager, bool is_final,
-                            struct cleat__content *content, struct cleat_error *err) {
+static cleat_status imitate(const struct cleat__manager *manager, bool is_final, struct cleat__content *content,
+                            struct cleat_error *err) {
   const struct cleat__layout *layout = &manager->layout;
   struct complaints complaints = {0};
   bool *seen = cleat__calloc(layout->count, sizeof(*seen));
@@ -164,8 +159,8 @@ static cleat_status imitate(const struct cleat__manager *manager, bool is_final,
   if (alone)
     (void)snprintf(content->extra_file, sizeof(content->extra_file), "training-state.safetensors");
   else
-    (void)snprintf(content->extra_file, sizeof(content->extra_file),
-                   "training-state-rank-%05u.safetensors", manager->rank);
+    (void)snprintf(content->extra_file, sizeof(content->extra_file), "training-state-rank-%05u.safetensors",
+                   manager->rank);
   choose_files(manager, content, seen, &complaints);
   for (size_t i = 0; alone && i < layout->count; i++)
     if (!seen[i])
@@ -180,12 +175,10 @@ static cleat_status imitate(const struct cleat__manager *manager, bool is_final,
 
 /* ---- All of it -------------------------------------------------------------------------------- */
 
-cleat_status cleat__content_make(const struct cleat__manager *manager,
-                                 const struct cleat_save_request *request,
+cleat_status cleat__content_make(const struct cleat__manager *manager, const struct cleat_save_request *request,
                                  const struct cleat_manager_save_options *options, bool is_final,
                                  struct cleat__content *content, struct cleat_error *err) {
-  const char *const *patterns =
-      is_final ? manager->options.final_without : manager->options.intermediate_without;
+  const char *const *patterns = is_final ? manager->options.final_without : manager->options.intermediate_without;
   bool imitates = manager->layout.entries != NULL && request->tensor_files == NULL;
   cleat_status status = CLEAT_OK;
   cleat__buffer_init(&content->metadata, CLEAT__METADATA_BYTES_MAX);
@@ -199,8 +192,7 @@ cleat_status cleat__content_make(const struct cleat__manager *manager,
   if (status == CLEAT_OK && imitates)
     status = imitate(manager, is_final, content, err);
   if (status == CLEAT_OK && options->value_count > 0) {
-    status = cleat__values_write(options->values, options->value_count, request->metadata,
-                                 &content->metadata, err);
+    status = cleat__values_write(options->values, options->value_count, request->metadata, &content->metadata, err);
     content->request.metadata = cleat__buffer_text(&content->metadata);
   }
   return status;

@@ -26,22 +26,18 @@ static cleat_status take_patterns(struct cleat__manager *manager, const char *co
   return CLEAT_OK;
 }
 
-static cleat_status options_check(const struct cleat_manager_options *options,
-                                  struct cleat_error *err) {
+static cleat_status options_check(const struct cleat_manager_options *options, struct cleat_error *err) {
   if (options->save_interval < 0 || options->final_step < 0 || options->load_step < 0)
     return cleat__error_set(
-        err, CLEAT_INVALID,
-        "the manager's save_interval %lld, final_step %lld, load_step %lld: none may be negative",
-        (long long)options->save_interval, (long long)options->final_step,
-        (long long)options->load_step);
+        err, CLEAT_INVALID, "the manager's save_interval %lld, final_step %lld, load_step %lld: none may be negative",
+        (long long)options->save_interval, (long long)options->final_step, (long long)options->load_step);
   if (options->keep_last < CLEAT_KEEP_NONE)
     return cleat__error_set(err, CLEAT_INVALID,
                             "the manager's keep_last is %d: CLEAT_KEEP_ALL, CLEAT_KEEP_NONE or a "
                             "number above 0",
                             options->keep_last);
   if (options->load < CLEAT_MANAGER_LOAD_AUTO || options->load > CLEAT_MANAGER_LOAD_STEP)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "the manager's load is %d, which is not a valid value",
+    return cleat__error_set(err, CLEAT_INVALID, "the manager's load is %d, which is not a valid value",
                             (int)options->load);
   return CLEAT_OK;
 }
@@ -70,8 +66,7 @@ static void manager_free(struct cleat__manager *manager) {
   cleat__free(manager);
 }
 
-cleat_status cleat__manager_new(struct cleat_client *client,
-                                const struct cleat_manager_options *options,
+cleat_status cleat__manager_new(struct cleat_client *client, const struct cleat_manager_options *options,
                                 struct cleat__manager **manager, struct cleat_error *err) {
   struct cleat__manager *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)

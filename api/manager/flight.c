@@ -22,8 +22,8 @@ static struct cleat__task *flight_take(struct cleat__job *job) {
   return NULL;
 }
 
-static cleat_status prune_to(struct cleat__manager *manager,
-                             const struct cleat_manager_state *state, struct cleat_error *err) {
+static cleat_status prune_to(struct cleat__manager *manager, const struct cleat_manager_state *state,
+                             struct cleat_error *err) {
   struct cleat_prune_options options = CLEAT_PRUNE_OPTIONS_INIT;
   options.keep_last = manager->policy.keep_last(manager->options.policy_user, state);
   if (options.keep_last == 0)
@@ -44,8 +44,7 @@ static void prune(struct cleat__manager *manager) {
   cleat__pool_unlock(manager->pool);
   cleat_status status = prune_to(manager, &state, &err);
   if (status != CLEAT_OK)
-    cleat__log(&manager->log, CLEAT_LOG_WARNING, "outdated checkpoints were not removed: %s",
-               err.message);
+    cleat__log(&manager->log, CLEAT_LOG_WARNING, "outdated checkpoints were not removed: %s", err.message);
   cleat__pool_lock(manager->pool);
   assert(manager->synced.pruning);
   manager->synced.pruning = false;
@@ -61,8 +60,7 @@ static void forget_latest_locked(struct cleat__manager *manager) {
   manager->synced.saves++;
 }
 
-static void enter_commit_locked(struct cleat__manager *manager,
-                                const struct cleat__flight *flight) {
+static void enter_commit_locked(struct cleat__manager *manager, const struct cleat__flight *flight) {
   assert(cleat__pool_is_mine(manager->pool));
   assert(flight->step >= 0);
   if (flight->step > manager->synced.newest)
@@ -84,8 +82,7 @@ static bool was_skipped(struct cleat__manager *manager, const struct cleat__flig
 static cleat_status flight_wait(struct cleat__manager *manager, struct cleat__flight *flight) {
   if (flight->save == NULL)
     return CLEAT_OK;
-  cleat_status status =
-      manager->store.save_wait(manager->options.store_user, flight->save, &flight->result);
+  cleat_status status = manager->store.save_wait(manager->options.store_user, flight->save, &flight->result);
   flight->result.status = status;
   if (status != CLEAT_OK)
     return status;
@@ -102,8 +99,7 @@ static void flight_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__flight *flight = (struct cleat__flight *)task;
   if (flight_wait(manager, flight) == CLEAT_OK) {
     if (flight->skipped)
-      cleat__log(&manager->log, CLEAT_LOG_INFO, "step %lld was already committed: skipped",
-                 (long long)flight->step);
+      cleat__log(&manager->log, CLEAT_LOG_INFO, "step %lld was already committed: skipped", (long long)flight->step);
     else
       prune(manager);
     return;
@@ -230,8 +226,7 @@ cleat_status cleat__manager_wait_staged(void *user, struct cleat_error *err) {
     if (f->save == NULL || f->staged)
       continue;
     f->staged = true;
-    cleat_status status =
-        manager->store.save_wait_staged(manager->options.store_user, f->save, &failure);
+    cleat_status status = manager->store.save_wait_staged(manager->options.store_user, f->save, &failure);
     if (status != CLEAT_OK && fail_fast)
       cleat__manager_await(manager, f->step);
   }
@@ -239,8 +234,7 @@ cleat_status cleat__manager_wait_staged(void *user, struct cleat_error *err) {
   return fail_fast ? cleat__manager_take_failure(manager, err) : CLEAT_OK;
 }
 
-cleat_status cleat__manager_finalize(void *user, int blocking, int terminate,
-                                     struct cleat_error *err) {
+cleat_status cleat__manager_finalize(void *user, int blocking, int terminate, struct cleat_error *err) {
   struct cleat__manager *manager = user;
   if (terminate != 0) {
     cleat__pool_lock(manager->pool);

@@ -46,8 +46,7 @@ static cleat_status fill(struct cleat_manager *manager, struct cleat_client *cli
   return CLEAT_OK;
 }
 
-cleat_status cleat_manager_open(struct cleat_client *client,
-                                const struct cleat_manager_options *options,
+cleat_status cleat_manager_open(struct cleat_client *client, const struct cleat_manager_options *options,
                                 struct cleat_manager **manager, struct cleat_error *err) {
   struct cleat_error met = {0};
   struct cleat_manager_options known;
@@ -83,8 +82,7 @@ int cleat_manager_should_load(struct cleat_manager *manager, int64_t *step) {
   return is_ours(manager) ? manager->ops.should_load(manager->user, step) : 0;
 }
 
-cleat_status cleat_manager_load(struct cleat_manager *manager,
-                                const struct cleat_load_request *requests, size_t count,
+cleat_status cleat_manager_load(struct cleat_manager *manager, const struct cleat_load_request *requests, size_t count,
                                 const struct cleat_load_options *options, struct cleat_error *err) {
   struct cleat_error met = {0};
   if (check_manager(manager, &met) != CLEAT_OK)
@@ -94,15 +92,13 @@ cleat_status cleat_manager_load(struct cleat_manager *manager,
 
 cleat_status cleat_manager_rollback(struct cleat_manager *manager, int64_t step,
                                     const struct cleat_load_request *requests, size_t count,
-                                    const struct cleat_load_options *options,
-                                    struct cleat_error *err) {
+                                    const struct cleat_load_options *options, struct cleat_error *err) {
   struct cleat_error met = {0};
   if (check_manager(manager, &met) != CLEAT_OK)
     return tell(met.status, &met, err);
   if (manager->ops.rollback == NULL)
     return tell(cleat__manager_cannot_go_back(&met), &met, err);
-  return tell(manager->ops.rollback(manager->user, step, requests, count, options, &met), &met,
-              err);
+  return tell(manager->ops.rollback(manager->user, step, requests, count, options, &met), &met, err);
 }
 
 const struct cleat_value *cleat_manager_value(struct cleat_manager *manager, const char *name) {
@@ -113,10 +109,8 @@ int cleat_manager_should_save(struct cleat_manager *manager, int64_t step) {
   return is_ours(manager) ? manager->ops.should_save(manager->user, step) : 0;
 }
 
-cleat_status cleat_manager_save(struct cleat_manager *manager,
-                                const struct cleat_save_request *request,
-                                const struct cleat_manager_save_options *options,
-                                struct cleat_error *err) {
+cleat_status cleat_manager_save(struct cleat_manager *manager, const struct cleat_save_request *request,
+                                const struct cleat_manager_save_options *options, struct cleat_error *err) {
   struct cleat_error met = {0};
   if (check_manager(manager, &met) != CLEAT_OK)
     return tell(met.status, &met, err);
@@ -132,8 +126,7 @@ cleat_status cleat_manager_wait_staged(struct cleat_manager *manager, struct cle
   return tell(manager->ops.wait_staged(manager->user, &met), &met, err);
 }
 
-cleat_status cleat_manager_find_latest(struct cleat_manager *manager, int64_t *step,
-                                       struct cleat_error *err) {
+cleat_status cleat_manager_find_latest(struct cleat_manager *manager, int64_t *step, struct cleat_error *err) {
   struct cleat_error met = {0};
   if (check_manager(manager, &met) != CLEAT_OK)
     return tell(met.status, &met, err);
@@ -150,8 +143,7 @@ cleat_status cleat_manager_finalize(struct cleat_manager *manager, int blocking,
   return tell(manager->ops.finalize(manager->user, blocking, terminate, &met), &met, err);
 }
 
-void cleat_manager_progress(struct cleat_manager *manager,
-                            struct cleat_manager_progress *progress) {
+void cleat_manager_progress(struct cleat_manager *manager, struct cleat_manager_progress *progress) {
   if (is_ours(manager))
     manager->ops.progress(manager->user, progress);
   else

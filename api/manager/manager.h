@@ -28,11 +28,11 @@ struct cleat__flight {
   struct cleat_save *save;    /* NULL: it is over */
   int64_t step;
   bool is_final;
-  bool skipped;      /* the step was already committed, and SKIP allowed that; set before the end */
-  bool staged;       /* used by the training thread */
-  bool taken;        /* under the lock: the manager's thread has taken it … */
-  bool ended;        /* … and finished it */
-  unsigned watchers; /* under the lock: calls of progress that use `save` */
+  bool skipped;              /* the step was already committed, and SKIP allowed that; set before the end */
+  bool staged;               /* used by the training thread */
+  bool taken;                /* under the lock: the manager's thread has taken it … */
+  bool ended;                /* … and finished it */
+  unsigned watchers;         /* under the lock: calls of progress that use `save` */
   struct cleat_error result; /* used by the manager's thread until the end; CLEAT_OK: committed */
 };
 
@@ -75,9 +75,9 @@ struct cleat__manager {
   struct {
     struct cleat__flight *first; /* oldest first */
     int64_t newest;              /* the newest step that is known to be committed; -1: none */
-    int64_t ours;     /* the newest step that this manager committed or resumed from; -1: none */
-    bool final_saved; /* it is saved or being saved … */
-    int64_t final_at; /* … with this step */
+    int64_t ours;                /* the newest step that this manager committed or resumed from; -1: none */
+    bool final_saved;            /* it is saved or being saved … */
+    int64_t final_at;            /* … with this step */
     bool pruning;
     bool terminated;
     struct cleat_error failure; /* the first failure that was not reported yet; CLEAT_OK: none */
@@ -93,8 +93,8 @@ struct cleat__manager {
 
 /* Takes the tables of the options, or Cleat's own. Error INVALID names the missing function. */
 cleat_status cleat__manager_take_tables(struct cleat__manager *manager, struct cleat_error *err);
-cleat_status cleat__manager_take_ops(const struct cleat_manager_ops *given,
-                                     struct cleat_manager_ops *ops, struct cleat_error *err);
+cleat_status cleat__manager_take_ops(const struct cleat_manager_ops *given, struct cleat_manager_ops *ops,
+                                     struct cleat_error *err);
 
 /* ---- manager/core.c: the manager as a whole --------------------------------------------------- */
 
@@ -102,8 +102,7 @@ cleat_status cleat__manager_take_ops(const struct cleat_manager_ops *given,
 const struct cleat_manager_ops *cleat__manager_own_ops(void);
 
 /* Errors as cleat_manager_open. The caller owns *manager and closes it through its table. */
-cleat_status cleat__manager_new(struct cleat_client *client,
-                                const struct cleat_manager_options *options,
+cleat_status cleat__manager_new(struct cleat_client *client, const struct cleat_manager_options *options,
                                 struct cleat__manager **manager, struct cleat_error *err);
 
 /* ---- manager/load.c --------------------------------------------------------------------------- */
@@ -112,30 +111,25 @@ cleat_status cleat__manager_new(struct cleat_client *client,
 cleat_status cleat__manager_resume(struct cleat__manager *manager, struct cleat_error *err);
 void cleat__manager_drop_checkpoint(struct cleat__manager *manager);
 int cleat__manager_should_load(void *user, int64_t *step);
-cleat_status cleat__manager_load(void *user, const struct cleat_load_request *requests,
-                                 size_t count, const struct cleat_load_options *options,
-                                 struct cleat_error *err);
+cleat_status cleat__manager_load(void *user, const struct cleat_load_request *requests, size_t count,
+                                 const struct cleat_load_options *options, struct cleat_error *err);
 const struct cleat_value *cleat__manager_value(void *user, const char *name);
 
 /* Loads from `checkpoint` if it fits this start. Errors as cleat_manager_load. */
-cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
-                                      struct cleat_checkpoint *checkpoint,
+cleat_status cleat__manager_load_from(const struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
                                       const struct cleat_load_request *requests, size_t count,
-                                      const struct cleat_load_options *options,
-                                      struct cleat_error *err);
+                                      const struct cleat_load_options *options, struct cleat_error *err);
 
 /* Takes over the checkpoint, the newest one that is known to be good. After a failure the caller still owns it, and
  * nothing has changed. */
-cleat_status cleat__manager_adopt(struct cleat__manager *manager,
-                                  struct cleat_checkpoint *checkpoint, struct cleat_error *err);
+cleat_status cleat__manager_adopt(struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
+                                  struct cleat_error *err);
 cleat_status cleat__manager_find_latest(void *user, int64_t *step, struct cleat_error *err);
 
 /* ---- manager/rollback.c ----------------------------------------------------------------------- */
 
-cleat_status cleat__manager_rollback(void *user, int64_t step,
-                                     const struct cleat_load_request *requests, size_t count,
-                                     const struct cleat_load_options *options,
-                                     struct cleat_error *err);
+cleat_status cleat__manager_rollback(void *user, int64_t step, const struct cleat_load_request *requests, size_t count,
+                                     const struct cleat_load_options *options, struct cleat_error *err);
 
 /* Sets the error UNSUPPORTED: the caller's table has no such function. */
 cleat_status cleat__manager_cannot_go_back(struct cleat_error *err);
@@ -144,8 +138,7 @@ cleat_status cleat__manager_cannot_go_back(struct cleat_error *err);
 
 int cleat__manager_should_save(void *user, int64_t step);
 cleat_status cleat__manager_save(void *user, const struct cleat_save_request *request,
-                                 const struct cleat_manager_save_options *options,
-                                 struct cleat_error *err);
+                                 const struct cleat_manager_save_options *options, struct cleat_error *err);
 
 /* ---- manager/flight.c: saves under way -------------------------------------------------------- */
 
@@ -153,8 +146,7 @@ cleat_status cleat__manager_save(void *user, const struct cleat_save_request *re
 extern const struct cleat__job_ops cleat__manager_job_ops;
 
 /* Checks that saves are accepted: INVALID (terminated); with fail_fast, the error of an earlier save. */
-cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t step,
-                                       struct cleat_error *err);
+cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t step, struct cleat_error *err);
 
 /* Notes that a final save begins, so that pruning from now on does not remove it. Waits for a deletion that was already
  * running, which did not know of it. Returns whether there was a final save before. */
@@ -176,16 +168,14 @@ void cleat__manager_await(struct cleat__manager *manager, int64_t step);
 cleat_status cleat__manager_take_failure(struct cleat__manager *manager, struct cleat_error *err);
 
 cleat_status cleat__manager_wait_staged(void *user, struct cleat_error *err);
-cleat_status cleat__manager_finalize(void *user, int blocking, int terminate,
-                                     struct cleat_error *err);
+cleat_status cleat__manager_finalize(void *user, int blocking, int terminate, struct cleat_error *err);
 void cleat__manager_progress(void *user, struct cleat_manager_progress *progress);
 
 /* ---- manager/state.c -------------------------------------------------------------------------- */
 
 /* Fills in the state for a policy. */
 void cleat__manager_state(const struct cleat__manager *manager, struct cleat_manager_state *state);
-void cleat__manager_state_locked(const struct cleat__manager *manager,
-                                 struct cleat_manager_state *state);
+void cleat__manager_state_locked(const struct cleat__manager *manager, struct cleat_manager_state *state);
 
 /* ---- manager/content.c: what a checkpoint holds ------------------------------------------------ */
 
@@ -204,8 +194,7 @@ struct cleat__content {
 cleat_status cleat__manager_take_layout(struct cleat__manager *manager, struct cleat_error *err);
 
 /* Leaves out tensors, chooses files, and adds values to the metadata. Clear *content also after a failure. */
-cleat_status cleat__content_make(const struct cleat__manager *manager,
-                                 const struct cleat_save_request *request,
+cleat_status cleat__content_make(const struct cleat__manager *manager, const struct cleat_save_request *request,
                                  const struct cleat_manager_save_options *options, bool is_final,
                                  struct cleat__content *content, struct cleat_error *err);
 void cleat__content_clear(struct cleat__content *content);
@@ -214,14 +203,12 @@ void cleat__content_clear(struct cleat__content *content);
 
 /* Writes `metadata` (a JSON object, or NULL) with the values as additional members. Errors: INVALID (a bad value, a
  * duplicate name, metadata that is not an object), LIMIT, NO_MEMORY. */
-cleat_status cleat__values_write(const struct cleat_value *values, size_t count,
-                                 const char *metadata, struct cleat__buffer *out,
-                                 struct cleat_error *err);
+cleat_status cleat__values_write(const struct cleat_value *values, size_t count, const char *metadata,
+                                 struct cleat__buffer *out, struct cleat_error *err);
 
 /* Reads the numbers and texts among the members of `metadata`. JSON other than an object has none. The caller clears
  * *values. Errors: FORMAT, NO_MEMORY. */
-cleat_status cleat__values_read(const char *metadata, struct cleat__values *values,
-                                struct cleat_error *err);
+cleat_status cleat__values_read(const char *metadata, struct cleat__values *values, struct cleat_error *err);
 const struct cleat_value *cleat__values_find(const struct cleat__values *values, const char *name);
 void cleat__values_clear(struct cleat__values *values);
 

@@ -5,28 +5,25 @@
 
 /* ---- The store's side ------------------------------------------------------------------------- */
 
-static void store_ranks(void *user, const struct cleat_client *client, unsigned *rank,
-                        unsigned *world_size) {
+static void store_ranks(void *user, const struct cleat_client *client, unsigned *rank, unsigned *world_size) {
   (void)user;
   *rank = cleat_client_rank(client);
   *world_size = cleat_client_world_size(client);
 }
 
-static cleat_status store_resume(void *user, struct cleat_client *client,
-                                 const struct cleat_resume_options *options,
+static cleat_status store_resume(void *user, struct cleat_client *client, const struct cleat_resume_options *options,
                                  struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   (void)user;
   return cleat_resume(client, options, checkpoint, err);
 }
 
-static cleat_status store_latest(void *user, struct cleat_client *client, int64_t *step,
-                                 struct cleat_error *err) {
+static cleat_status store_latest(void *user, struct cleat_client *client, int64_t *step, struct cleat_error *err) {
   (void)user;
   return cleat_latest(client, step, err);
 }
 
-static cleat_status store_step_before(void *user, struct cleat_client *client, int64_t step,
-                                      int64_t *before, struct cleat_error *err) {
+static cleat_status store_step_before(void *user, struct cleat_client *client, int64_t step, int64_t *before,
+                                      struct cleat_error *err) {
   struct cleat_list *list = NULL;
   (void)user;
   cleat_status status = cleat_list(client, &list, err);
@@ -38,27 +35,24 @@ static cleat_status store_step_before(void *user, struct cleat_client *client, i
   if (i > 0)
     *before = cleat_list_get(list, i - 1)->step;
   else
-    status =
-        cleat__error_set(err, CLEAT_NOT_FOUND, "no checkpoint before step %lld", (long long)step);
+    status = cleat__error_set(err, CLEAT_NOT_FOUND, "no checkpoint before step %lld", (long long)step);
   cleat_list_free(list);
   return status;
 }
 
 static cleat_status store_checkpoint_open(void *user, struct cleat_client *client, int64_t step,
-                                          struct cleat_checkpoint **checkpoint,
-                                          struct cleat_error *err) {
+                                          struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   (void)user;
   return cleat_checkpoint_open(client, step, checkpoint, err);
 }
 
-static const struct cleat_checkpoint_info *
-store_checkpoint_info(void *user, const struct cleat_checkpoint *checkpoint) {
+static const struct cleat_checkpoint_info *store_checkpoint_info(void *user,
+                                                                 const struct cleat_checkpoint *checkpoint) {
   (void)user;
   return cleat_checkpoint_info(checkpoint);
 }
 
-static size_t store_checkpoint_reshard(void *user, const struct cleat_checkpoint *checkpoint,
-                                       char *text, size_t size) {
+static size_t store_checkpoint_reshard(void *user, const struct cleat_checkpoint *checkpoint, char *text, size_t size) {
   (void)user;
   return cleat_checkpoint_reshard(checkpoint, text, size);
 }
@@ -70,27 +64,24 @@ static void store_checkpoint_free(void *user, struct cleat_checkpoint *checkpoin
 
 static cleat_status store_load_tensors(void *user, struct cleat_checkpoint *checkpoint,
                                        const struct cleat_load_request *requests, size_t count,
-                                       const struct cleat_load_options *options,
-                                       struct cleat_error *err) {
+                                       const struct cleat_load_options *options, struct cleat_error *err) {
   (void)user;
   return cleat_load_tensors(checkpoint, requests, count, options, err);
 }
 
-static cleat_status store_save(void *user, struct cleat_client *client,
-                               const struct cleat_save_request *request, struct cleat_error *err) {
+static cleat_status store_save(void *user, struct cleat_client *client, const struct cleat_save_request *request,
+                               struct cleat_error *err) {
   (void)user;
   return cleat_save(client, request, err);
 }
 
-static cleat_status store_save_async(void *user, struct cleat_client *client,
-                                     const struct cleat_save_request *request,
+static cleat_status store_save_async(void *user, struct cleat_client *client, const struct cleat_save_request *request,
                                      struct cleat_save **save, struct cleat_error *err) {
   (void)user;
   return cleat_save_async(client, request, save, err);
 }
 
-static cleat_status store_save_wait_staged(void *user, struct cleat_save *save,
-                                           struct cleat_error *err) {
+static cleat_status store_save_wait_staged(void *user, struct cleat_save *save, struct cleat_error *err) {
   (void)user;
   return cleat_save_wait_staged(save, err);
 }
@@ -100,8 +91,7 @@ static cleat_status store_save_wait(void *user, struct cleat_save *save, struct 
   return cleat_save_wait(save, err);
 }
 
-static void store_save_progress(void *user, const struct cleat_save *save,
-                                struct cleat_progress *progress) {
+static void store_save_progress(void *user, const struct cleat_save *save, struct cleat_progress *progress) {
   (void)user;
   cleat_save_progress(save, progress);
 }
@@ -111,16 +101,14 @@ static void store_save_free(void *user, struct cleat_save *save) {
   cleat_save_free(save);
 }
 
-static cleat_status store_prune(void *user, struct cleat_client *client,
-                                const struct cleat_prune_options *options,
+static cleat_status store_prune(void *user, struct cleat_client *client, const struct cleat_prune_options *options,
                                 struct cleat_error *err) {
   (void)user;
   return cleat_prune(client, options, NULL, err);
 }
 
 static cleat_status store_rollback(void *user, struct cleat_client *client,
-                                   const struct cleat_rollback_options *options,
-                                   struct cleat_error *err) {
+                                   const struct cleat_rollback_options *options, struct cleat_error *err) {
   (void)user;
   return cleat_rollback(client, options, err);
 }
@@ -193,8 +181,7 @@ const struct cleat_manager_policy_ops *cleat_manager_policy_default(void) {
 /* ---- Tables of the caller --------------------------------------------------------------------- */
 
 static cleat_status lacks(struct cleat_error *err, const char *table, const char *function) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_INVALID, "%s: the function %s is missing", table, function);
+  cleat_status status = cleat__error_set(err, CLEAT_INVALID, "%s: the function %s is missing", table, function);
   cleat__error_hint(err, "fill in every function, and set struct_bytes to the table's size");
   return status;
 }
@@ -204,8 +191,8 @@ static cleat_status lacks(struct cleat_error *err, const char *table, const char
   if (ours->name == NULL)    \
     return lacks(err, what, #name);
 
-static cleat_status take_store(const struct cleat_manager_store_ops *given,
-                               struct cleat_manager_store_ops *ours, struct cleat_error *err) {
+static cleat_status take_store(const struct cleat_manager_store_ops *given, struct cleat_manager_store_ops *ours,
+                               struct cleat_error *err) {
   static const char what[] = "the manager's table for the store";
   cleat_status status = take_struct(ours, sizeof(*ours), given, what, err);
   if (status != CLEAT_OK)
@@ -214,8 +201,8 @@ static cleat_status take_store(const struct cleat_manager_store_ops *given,
   return CLEAT_OK;
 }
 
-static cleat_status take_policy(const struct cleat_manager_policy_ops *given,
-                                struct cleat_manager_policy_ops *ours, struct cleat_error *err) {
+static cleat_status take_policy(const struct cleat_manager_policy_ops *given, struct cleat_manager_policy_ops *ours,
+                                struct cleat_error *err) {
   static const char what[] = "the manager's table for the policy";
   cleat_status status = take_struct(ours, sizeof(*ours), given, what, err);
   if (status != CLEAT_OK)
@@ -227,12 +214,10 @@ static cleat_status take_policy(const struct cleat_manager_policy_ops *given,
 cleat_status cleat__manager_take_tables(struct cleat__manager *manager, struct cleat_error *err) {
   const struct cleat_manager_store_ops *store = manager->options.store;
   const struct cleat_manager_policy_ops *policy = manager->options.policy;
-  cleat_status status =
-      take_store(store != NULL ? store : cleat_manager_store_default(), &manager->store, err);
+  cleat_status status = take_store(store != NULL ? store : cleat_manager_store_default(), &manager->store, err);
   if (status != CLEAT_OK)
     return status;
-  return take_policy(policy != NULL ? policy : cleat_manager_policy_default(), &manager->policy,
-                     err);
+  return take_policy(policy != NULL ? policy : cleat_manager_policy_default(), &manager->policy, err);
 }
 
 #define OPS_MAP(X) \
@@ -247,8 +232,8 @@ cleat_status cleat__manager_take_tables(struct cleat__manager *manager, struct c
   X(progress)      \
   X(close)
 
-cleat_status cleat__manager_take_ops(const struct cleat_manager_ops *given,
-                                     struct cleat_manager_ops *ops, struct cleat_error *err) {
+cleat_status cleat__manager_take_ops(const struct cleat_manager_ops *given, struct cleat_manager_ops *ops,
+                                     struct cleat_error *err) {
   static const char what[] = "the table of the whole manager";
   struct cleat_manager_ops *const ours = ops;
   cleat_status status = take_struct(ours, sizeof(*ours), given, what, err);

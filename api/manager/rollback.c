@@ -3,15 +3,13 @@
 #include "api/manager/manager.h"
 
 cleat_status cleat__manager_cannot_go_back(struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_UNSUPPORTED, "the manager's table of functions has no rollback");
+  cleat_status status = cleat__error_set(err, CLEAT_UNSUPPORTED, "the manager's table of functions has no rollback");
   cleat__error_hint(err, "set `rollback` in the table, and struct_bytes to the table's size");
   return status;
 }
 
 /* Also called by ranks that have failed: otherwise the others would wait for them. */
-static cleat_status agree(struct cleat__manager *manager, int64_t step, cleat_status loaded,
-                          struct cleat_error *err) {
+static cleat_status agree(struct cleat__manager *manager, int64_t step, cleat_status loaded, struct cleat_error *err) {
   struct cleat_rollback_options options = CLEAT_ROLLBACK_OPTIONS_INIT;
   struct cleat_error problem;
   options.step = step;
@@ -40,10 +38,8 @@ static void forget_later(struct cleat__manager *manager, int64_t step) {
   cleat__pool_unlock(manager->pool);
 }
 
-cleat_status cleat__manager_rollback(void *user, int64_t step,
-                                     const struct cleat_load_request *requests, size_t count,
-                                     const struct cleat_load_options *options,
-                                     struct cleat_error *err) {
+cleat_status cleat__manager_rollback(void *user, int64_t step, const struct cleat_load_request *requests, size_t count,
+                                     const struct cleat_load_options *options, struct cleat_error *err) {
   struct cleat__manager *manager = user;
   struct cleat_checkpoint *checkpoint = NULL;
   if (manager->store.rollback == NULL)

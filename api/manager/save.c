@@ -17,14 +17,12 @@ int cleat__manager_should_save(void *user, int64_t step) {
   return manager->policy.should_save(manager->options.policy_user, &state, step) != 0;
 }
 
-cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t step,
-                                       struct cleat_error *err) {
+cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t step, struct cleat_error *err) {
   struct cleat_manager_state state;
   cleat__manager_state(manager, &state);
   if (state.terminated != 0) {
     cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID,
-        "step %lld: the manager accepts no more saves, because it was finalized with `terminate`",
+        err, CLEAT_INVALID, "step %lld: the manager accepts no more saves, because it was finalized with `terminate`",
         (long long)step);
     cleat__error_hint(err, "save before that, or open a new manager for the next run");
     return status;
@@ -32,11 +30,9 @@ cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t s
   return manager->options.fail_fast != 0 ? cleat__manager_take_failure(manager, err) : CLEAT_OK;
 }
 
-static cleat_status refuse_old(const struct cleat_manager_state *state, int64_t step,
-                               struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_EXISTS, "step %lld is not newer than the latest, step %lld",
-                       (long long)step, (long long)state->latest);
+static cleat_status refuse_old(const struct cleat_manager_state *state, int64_t step, struct cleat_error *err) {
+  cleat_status status = cleat__error_set(err, CLEAT_EXISTS, "step %lld is not newer than the latest, step %lld",
+                                         (long long)step, (long long)state->latest);
   cleat__error_hint(err, "go back first (cleat_manager_rollback), or save under another URL or "
                          "session, because the next start would resume from the newer step");
   return status;
@@ -44,8 +40,7 @@ static cleat_status refuse_old(const struct cleat_manager_state *state, int64_t 
 
 static cleat_status refuse_again(int64_t step, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_EXISTS, "step %lld is the latest: it is already committed, or being saved",
-      (long long)step);
+      err, CLEAT_EXISTS, "step %lld is the latest: it is already committed, or being saved", (long long)step);
   cleat__error_hint(err, "set if_exists to skip or replace; should_save tells which steps are due");
   return status;
 }
@@ -71,16 +66,14 @@ static cleat_status check_step(struct cleat__manager *manager, int64_t step, boo
 }
 
 /* Before anything of it is committed, deletions must know that a final checkpoint stays in addition to the others. */
-static cleat_status save_final(struct cleat__manager *manager,
-                               const struct cleat_save_request *request,
+static cleat_status save_final(struct cleat__manager *manager, const struct cleat_save_request *request,
                                struct cleat__flight *flight, struct cleat_error *err) {
   assert(flight->is_final && flight->save == NULL);
   enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
   struct cleat_save_request ours = *request;
   ours.outcome = &outcome;
   bool had_final = cleat__manager_begin_final(manager, request->step);
-  cleat_status status =
-      manager->store.save(manager->options.store_user, manager->client, &ours, err);
+  cleat_status status = manager->store.save(manager->options.store_user, manager->client, &ours, err);
   if (status != CLEAT_OK) {
     cleat__manager_drop_final(manager, had_final);
     return status;
@@ -93,25 +86,22 @@ static cleat_status save_final(struct cleat__manager *manager,
 }
 
 /* Saves the request as the manager changes it. */
-static cleat_status flight_begin(struct cleat__manager *manager,
-                                 const struct cleat_save_request *request,
-                                 const struct cleat_manager_save_options *options,
-                                 struct cleat__flight *flight, struct cleat_error *err) {
+static cleat_status flight_begin(struct cleat__manager *manager, const struct cleat_save_request *request,
+                                 const struct cleat_manager_save_options *options, struct cleat__flight *flight,
+                                 struct cleat_error *err) {
   struct cleat__content content = {0};
-  cleat_status status =
-      cleat__content_make(manager, request, options, flight->is_final, &content, err);
+  cleat_status status = cleat__content_make(manager, request, options, flight->is_final, &content, err);
   if (status == CLEAT_OK && flight->is_final)
     status = save_final(manager, &content.request, flight, err);
   else if (status == CLEAT_OK)
-    status = manager->store.save_async(manager->options.store_user, manager->client,
-                                       &content.request, &flight->save, err);
+    status =
+        manager->store.save_async(manager->options.store_user, manager->client, &content.request, &flight->save, err);
   cleat__content_clear(&content);
   return status;
 }
 
 cleat_status cleat__manager_save(void *user, const struct cleat_save_request *request,
-                                 const struct cleat_manager_save_options *options,
-                                 struct cleat_error *err) {
+                                 const struct cleat_manager_save_options *options, struct cleat_error *err) {
   struct cleat__manager *manager = user;
   struct cleat_save_request known;
   struct cleat_manager_save_options more;

@@ -3,8 +3,7 @@
 
 #include <assert.h>
 
-void cleat__manager_state_locked(const struct cleat__manager *manager,
-                                 struct cleat_manager_state *state) {
+void cleat__manager_state_locked(const struct cleat__manager *manager, struct cleat_manager_state *state) {
   assert(cleat__pool_is_mine(manager->pool));
   *state = (struct cleat_manager_state){
       .save_interval = manager->options.save_interval,

@@ -42,8 +42,7 @@ static void put_number(struct cleat__json_writer *writer, double number, locale_
   cleat__json_put(writer, digits, (size_t)length);
 }
 
-static void put_value(struct cleat__json_writer *writer, const struct cleat_value *value,
-                      locale_t c_locale) {
+static void put_value(struct cleat__json_writer *writer, const struct cleat_value *value, locale_t c_locale) {
   char digits[24];
   put_string(writer, value->name);
   cleat__json_put_text(writer, ": ");
@@ -61,38 +60,32 @@ static void put_value(struct cleat__json_writer *writer, const struct cleat_valu
   }
 }
 
-static cleat_status value_check(const struct cleat_value *values, size_t index,
-                                struct cleat_error *err) {
+static cleat_status value_check(const struct cleat_value *values, size_t index, struct cleat_error *err) {
   const struct cleat_value *value = &values[index];
   if (value->name == NULL || value->name[0] == '\0')
     return cleat__error_set(err, CLEAT_INVALID, "value %zu of the save has no name", index);
   if (value->type < CLEAT_VALUE_NUMBER || value->type > CLEAT_VALUE_TEXT ||
       (value->type == CLEAT_VALUE_TEXT && value->text == NULL))
-    return cleat__error_set(err, CLEAT_INVALID, "value %s is not a number, integer or text",
-                            value->name);
+    return cleat__error_set(err, CLEAT_INVALID, "value %s is not a number, integer or text", value->name);
   for (size_t i = 0; i < index; i++)
     if (strcmp(values[i].name, value->name) == 0)
       return cleat__error_set(err, CLEAT_INVALID, "two values have the name %s", value->name);
   return CLEAT_OK;
 }
 
-static bool is_value(const struct cleat_value *values, size_t count,
-                     const struct cleat__json_text *key) {
+static bool is_value(const struct cleat_value *values, size_t count, const struct cleat__json_text *key) {
   for (size_t i = 0; i < count; i++)
-    if (strlen(values[i].name) == key->length &&
-        memcmp(values[i].name, key->bytes, key->length) == 0)
+    if (strlen(values[i].name) == key->length && memcmp(values[i].name, key->bytes, key->length) == 0)
       return true;
   return false;
 }
 
 /* Copies the members of `metadata`, each followed by a comma. */
 static cleat_status put_metadata(struct cleat__json_writer *writer, const char *metadata,
-                                 const struct cleat_value *values, size_t count,
-                                 struct cleat_error *err) {
+                                 const struct cleat_value *values, size_t count, struct cleat_error *err) {
   struct cleat__json_reader reader;
   struct cleat__json_text key = {NULL, 0};
-  cleat__json_reader_init(&reader, metadata, strlen(metadata), CLEAT__METADATA_DEPTH_MAX,
-                          "metadata", err);
+  cleat__json_reader_init(&reader, metadata, strlen(metadata), CLEAT__METADATA_DEPTH_MAX, "metadata", err);
   cleat__json_object(&reader);
   while (reader.status == CLEAT_OK && cleat__json_member(&reader, &key)) {
     if (is_value(values, count, &key)) {
@@ -112,9 +105,8 @@ static cleat_status put_metadata(struct cleat__json_writer *writer, const char *
   return status;
 }
 
-cleat_status cleat__values_write(const struct cleat_value *values, size_t count,
-                                 const char *metadata, struct cleat__buffer *out,
-                                 struct cleat_error *err) {
+cleat_status cleat__values_write(const struct cleat_value *values, size_t count, const char *metadata,
+                                 struct cleat__buffer *out, struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
@@ -140,8 +132,8 @@ cleat_status cleat__values_write(const struct cleat_value *values, size_t count,
 /* ---- Reading ---------------------------------------------------------------------------------- */
 
 /* Reads a text, or one of the numbers that JSON lacks. */
-static bool text_read(const struct cleat__buffer *token, struct cleat__arena *arena,
-                      struct cleat_value *value, struct cleat_error *err) {
+static bool text_read(const struct cleat__buffer *token, struct cleat__arena *arena, struct cleat_value *value,
+                      struct cleat_error *err) {
   struct cleat__json_reader reader;
   struct cleat__json_text text = {"", 0};
   cleat__json_reader_init(&reader, token->data, token->length, 1, "metadata", err);
@@ -175,8 +167,8 @@ static void number_read(const char *digits, locale_t c_locale, struct cleat_valu
 }
 
 /* Reads one member. A member that is not a value is ignored. */
-static bool member_read(struct cleat__json_reader *reader, struct cleat__buffer *token,
-                        locale_t c_locale, struct cleat__values *values) {
+static bool member_read(struct cleat__json_reader *reader, struct cleat__buffer *token, locale_t c_locale,
+                        struct cleat__values *values) {
   struct cleat__json_text key = {NULL, 0};
   struct cleat__json_writer copy;
   struct cleat_value value = {0};
@@ -197,8 +189,7 @@ static bool member_read(struct cleat__json_reader *reader, struct cleat__buffer 
     number_read(text, c_locale, &value);
   else if (text[0] != '"')
     return true;
-  struct cleat_value *items =
-      cleat__grow(values->items, &values->capacity, values->count, sizeof(*values->items));
+  struct cleat_value *items = cleat__grow(values->items, &values->capacity, values->count, sizeof(*values->items));
   if (items == NULL)
     return cleat__json_refuse_memory(reader);
   values->items = items;
@@ -206,8 +197,7 @@ static bool member_read(struct cleat__json_reader *reader, struct cleat__buffer 
   return true;
 }
 
-cleat_status cleat__values_read(const char *metadata, struct cleat__values *values,
-                                struct cleat_error *err) {
+cleat_status cleat__values_read(const char *metadata, struct cleat__values *values, struct cleat_error *err) {
   struct cleat__json_reader reader;
   struct cleat__buffer token;
   *values = (struct cleat__values){0};
@@ -217,8 +207,7 @@ cleat_status cleat__values_read(const char *metadata, struct cleat__values *valu
   if (c_locale == (locale_t)0)
     return cleat__error_no_memory(err, "a locale");
   cleat__buffer_init(&token, CLEAT__METADATA_BYTES_MAX);
-  cleat__json_reader_init(&reader, metadata, strlen(metadata), CLEAT__METADATA_DEPTH_MAX,
-                          "metadata", err);
+  cleat__json_reader_init(&reader, metadata, strlen(metadata), CLEAT__METADATA_DEPTH_MAX, "metadata", err);
   if (cleat__json_is_object(&reader) && cleat__json_object(&reader)) {
     while (member_read(&reader, &token, c_locale, values))
       ;

@@ -32,11 +32,9 @@ void cleat__cli_format_duration(double seconds, char text[CLEAT__CLI_FORMAT_MAX]
   else if (whole < 60)
     snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 " s", whole);
   else if (whole < 3600)
-    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 " min %02" PRIu64 " s", whole / 60,
-             whole % 60);
+    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 " min %02" PRIu64 " s", whole / 60, whole % 60);
   else
-    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 " h %02" PRIu64 " min", whole / 3600,
-             whole % 3600 / 60);
+    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 " h %02" PRIu64 " min", whole / 3600, whole % 3600 / 60);
 }
 
 void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]) {
@@ -44,8 +42,8 @@ void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]) {
   if (whole < 3600)
     snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 ":%02" PRIu64, whole / 60, whole % 60);
   else
-    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, whole / 3600,
-             whole % 3600 / 60, whole % 60);
+    snprintf(text, CLEAT__CLI_FORMAT_MAX, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, whole / 3600, whole % 3600 / 60,
+             whole % 60);
 }
 
 /* Reads a UTC time as the manifest writes it, in seconds since 1970. False: another format. */

@@ -19,8 +19,7 @@ void cleat__cli_json_init(struct cleat__cli_json *json) {
 
 /* Adds `item` to the parent, or frees it. */
 static cJSON *add(struct cleat__cli_json *json, cJSON *parent, const char *name, cJSON *item) {
-  if (parent && item &&
-      (name ? cJSON_AddItemToObject(parent, name, item) : cJSON_AddItemToArray(parent, item)))
+  if (parent && item && (name ? cJSON_AddItemToObject(parent, name, item) : cJSON_AddItemToArray(parent, item)))
     return item;
   cJSON_Delete(item);
   json->failed = true;
@@ -35,39 +34,33 @@ cJSON *cleat__cli_json_array(struct cleat__cli_json *json, cJSON *parent, const 
   return add(json, parent, name, cJSON_CreateArray());
 }
 
-void cleat__cli_json_raw(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                         const char *text) {
+void cleat__cli_json_raw(struct cleat__cli_json *json, cJSON *parent, const char *name, const char *text) {
   add(json, parent, name, cJSON_CreateRaw(text));
 }
 
-void cleat__cli_json_int(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                         int64_t value) {
+void cleat__cli_json_int(struct cleat__cli_json *json, cJSON *parent, const char *name, int64_t value) {
   char digits[24];
   snprintf(digits, sizeof digits, "%" PRId64, value);
   cleat__cli_json_raw(json, parent, name, digits);
 }
 
-void cleat__cli_json_uint(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          uint64_t value) {
+void cleat__cli_json_uint(struct cleat__cli_json *json, cJSON *parent, const char *name, uint64_t value) {
   char digits[24];
   snprintf(digits, sizeof digits, "%" PRIu64, value);
   cleat__cli_json_raw(json, parent, name, digits);
 }
 
-void cleat__cli_json_seconds(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                             double seconds) {
+void cleat__cli_json_seconds(struct cleat__cli_json *json, cJSON *parent, const char *name, double seconds) {
   char digits[64];
   snprintf(digits, sizeof digits, "%.3f", seconds < 1e15 ? seconds : 0.0);
   cleat__cli_json_raw(json, parent, name, digits);
 }
 
-void cleat__cli_json_bool(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          bool value) {
+void cleat__cli_json_bool(struct cleat__cli_json *json, cJSON *parent, const char *name, bool value) {
   add(json, parent, name, cJSON_CreateBool(value));
 }
 
-void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          const char *text) {
+void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const char *name, const char *text) {
   size_t length = strlen(text);
   char *copy = cleat__strdup(text);
   for (size_t at = 0; copy && at < length;) {
@@ -81,8 +74,7 @@ void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const cha
   cleat__free(copy);
 }
 
-void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
-                                const struct cleat_checkpoint_info *info) {
+void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object, const struct cleat_checkpoint_info *info) {
   cleat__cli_json_int(json, object, "step", info->step);
   cleat__cli_json_text(json, object, "attempt", info->attempt);
   cleat__cli_json_text(json, object, "created", info->created);
@@ -92,8 +84,7 @@ void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
   cleat__cli_json_raw(json, object, "metadata", info->metadata);
 }
 
-void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
-                           const struct cleat_error *err) {
+void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object, const struct cleat_error *err) {
   cleat__cli_json_text(json, object, "status", cleat_status_name(err->status));
   cleat__cli_json_text(json, object, "message", err->message);
   cleat__cli_json_text(json, object, "hint", err->hint);

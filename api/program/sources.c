@@ -27,8 +27,8 @@ struct walk {
   bool finished;     /* ignore unfinished files of a file:// writer */
 };
 
-static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix,
-                                unsigned depth, struct cleat_error *err);
+static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix, unsigned depth,
+                                struct cleat_error *err);
 
 static int64_t nanoseconds(const struct timespec *time) {
   return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
@@ -42,11 +42,10 @@ static struct cleat__cli_stamp stamp_of(const struct stat *info) {
                                    .changed_ns = nanoseconds(&info->st_ctim)};
 }
 
-static cleat_status add_file(struct walk *walk, const char *path, const char *name,
-                             const struct stat *info, struct cleat_error *err) {
+static cleat_status add_file(struct walk *walk, const char *path, const char *name, const struct stat *info,
+                             struct cleat_error *err) {
   struct cleat__cli_sources *sources = walk->sources;
-  struct cleat__cli_source *items =
-      cleat__grow(sources->items, &sources->capacity, sources->count, sizeof *items);
+  struct cleat__cli_source *items = cleat__grow(sources->items, &sources->capacity, sources->count, sizeof *items);
   if (!items)
     return cleat__error_no_memory(err, "the list of files");
   sources->items = items;
@@ -89,8 +88,8 @@ static cleat_status leave_out(struct walk *walk, const char *path, struct cleat_
 }
 
 /* Handles one entry of a folder. */
-static cleat_status walk_entry(struct walk *walk, const char *path, const char *name,
-                               unsigned depth, struct cleat_error *err) {
+static cleat_status walk_entry(struct walk *walk, const char *path, const char *name, unsigned depth,
+                               struct cleat_error *err) {
   struct stat info;
   if (lstat(path, &info) != 0)
     return cleat__error_errno(err, errno, "cannot save '%s'", path);
@@ -107,12 +106,11 @@ static cleat_status walk_entry(struct walk *walk, const char *path, const char *
 }
 
 /* Refuses a folder with the store inside: saving it would save every earlier checkpoint again. */
-static cleat_status check_folder(const struct walk *walk, const char *path, DIR *folder,
-                                 unsigned depth, struct cleat_error *err) {
+static cleat_status check_folder(const struct walk *walk, const char *path, DIR *folder, unsigned depth,
+                                 struct cleat_error *err) {
   struct stat info;
   if (depth > DEPTH_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "cannot save '%s': more than %d folders deep", path,
-                            DEPTH_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "cannot save '%s': more than %d folders deep", path, DEPTH_MAX);
   if (!walk->has_store || fstat(dirfd(folder), &info) != 0 || info.st_dev != walk->store.st_dev ||
       info.st_ino != walk->store.st_ino)
     return CLEAT_OK;
@@ -133,27 +131,25 @@ static bool is_made_of(const char *name, const char *start, size_t digits, const
  * with an error, because no store accepts such a name. */
 static bool is_unfinished_write(const char *name) {
   return strcmp(name, ".cleat-lock") == 0 || is_made_of(name, ".cleat-put-", 16, "") ||
-         is_made_of(name, ".cleat-upload-", 32, "") ||
-         is_made_of(name, ".cleat-upload-", 32, ".parts");
+         is_made_of(name, ".cleat-upload-", 32, "") || is_made_of(name, ".cleat-upload-", 32, ".parts");
 }
 
-static cleat_status walk_child(struct walk *walk, const char *path, const char *prefix,
-                               const char *child, unsigned depth, struct cleat_error *err) {
+static cleat_status walk_child(struct walk *walk, const char *path, const char *prefix, const char *child,
+                               unsigned depth, struct cleat_error *err) {
   if (walk->finished && is_unfinished_write(child))
     return CLEAT_OK;
   const char *slash = path[strlen(path) - 1] == '/' ? "" : "/";
   char *child_path = cleat__strprintf("%s%s%s", path, slash, child);
   char *child_name = cleat__strprintf("%s%s%s", prefix, *prefix ? "/" : "", child);
-  cleat_status status = child_path && child_name
-                            ? walk_entry(walk, child_path, child_name, depth, err)
-                            : cleat__error_no_memory(err, "the list of files");
+  cleat_status status = child_path && child_name ? walk_entry(walk, child_path, child_name, depth, err)
+                                                 : cleat__error_no_memory(err, "the list of files");
   cleat__free(child_name);
   cleat__free(child_path);
   return status;
 }
 
-static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix,
-                                unsigned depth, struct cleat_error *err) {
+static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix, unsigned depth,
+                                struct cleat_error *err) {
   DIR *folder = opendir(path);
   if (!folder)
     return cleat__error_errno(err, errno, "cannot save the folder '%s'", path);
@@ -199,8 +195,8 @@ static cleat_status check_names(const struct cleat__cli_sources *sources, struct
     const struct cleat__cli_source *one = &sources->items[i - 1], *other = &sources->items[i];
     if (strcmp(one->name, other->name) != 0)
       continue;
-    cleat__error_set(err, CLEAT_INVALID, "cannot save both '%s' and '%s': each would be '%s'",
-                     one->path, other->path, one->name);
+    cleat__error_set(err, CLEAT_INVALID, "cannot save both '%s' and '%s': each would be '%s'", one->path, other->path,
+                     one->name);
     cleat__error_hint(err, "rename one, or save the folder that contains both");
     return err->status;
   }
@@ -234,8 +230,7 @@ static void sort_sources(struct cleat__cli_sources *sources) {
 }
 
 cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
-                                        struct cleat__cli_sources *sources,
-                                        struct cleat_error *err) {
+                                        struct cleat__cli_sources *sources, struct cleat_error *err) {
   struct walk walk = {.sources = sources};
   memset(sources, 0, sizeof *sources);
   find_store(&walk, url);
@@ -253,8 +248,7 @@ cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const 
 }
 
 cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
-                                               struct cleat__cli_sources *sources,
-                                               struct cleat_error *err) {
+                                               struct cleat__cli_sources *sources, struct cleat_error *err) {
   struct walk walk = {.sources = sources, .leave_out = within->leave_out, .finished = true};
   memset(sources, 0, sizeof *sources);
   if (within->url)

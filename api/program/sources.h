@@ -39,8 +39,7 @@ struct cleat__cli_sources {
  * failure there is nothing to clear. Errors: INVALID (two files of one name, a special file, …), NOT_FOUND, DENIED,
  * LIMIT, IO, NO_MEMORY. */
 cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
-                                        struct cleat__cli_sources *sources,
-                                        struct cleat_error *err);
+                                        struct cleat__cli_sources *sources, struct cleat_error *err);
 
 /* Names in a folder. Each is a file, or a folder with everything below it. */
 struct cleat__cli_within {
@@ -48,15 +47,14 @@ struct cleat__cli_within {
   char *const *names;
   size_t count;
   const char *url; /* as above; NULL: refuses no store */
-  bool leave_out; /* count what is otherwise refused: links to folders or nowhere, devices, pipes */
+  bool leave_out;  /* count what is otherwise refused: links to folders or nowhere, devices, pipes */
 };
 
 /* The same, with names relative to the folder, such as "step-7/model.pt". An empty result is not an error. Unfinished
  * files of a file:// store (.cleat-put-…, .cleat-upload-…, .cleat-lock) are ignored: a killed training job leaves them
  * in its checkpoint. NOT_FOUND: one of the names, or something below it, has disappeared. */
 cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
-                                               struct cleat__cli_sources *sources,
-                                               struct cleat_error *err);
+                                               struct cleat__cli_sources *sources, struct cleat_error *err);
 void cleat__cli_sources_clear(struct cleat__cli_sources *sources);
 
 #endif

@@ -60,8 +60,8 @@ static size_t count_words(char *const *words) {
 }
 
 /* Makes all that the guard needs before the fork copies it. The path and the arrays are owned. */
-static cleat_status make_plan(char *const *argv, const struct cleat__run_signals *signals, int keep,
-                              struct plan *plan, struct cleat_error *err) {
+static cleat_status make_plan(char *const *argv, const struct cleat__run_signals *signals, int keep, struct plan *plan,
+                              struct cleat_error *err) {
   static char shell[] = "/bin/sh";
   struct cleat__run_guard_plan *of_guard = &plan->of_guard;
   size_t words = count_words(argv), variables = count_words(environ);
@@ -73,8 +73,7 @@ static cleat_status make_plan(char *const *argv, const struct cleat__run_signals
   if (!of_guard->shell_words || !of_guard->environment)
     return cleat__error_no_memory(err, "the command's environment");
   of_guard->path = plan->path;
-  of_guard->words =
-      (char **)(uintptr_t)argv; /* execve does not change them, but declares them without const */
+  of_guard->words = (char **)(uintptr_t)argv; /* execve does not change them, but declares them without const */
   of_guard->shell_words[0] = shell;
   of_guard->shell_words[1] = plan->path;
   memcpy(of_guard->shell_words + 2, argv + 1, (words - 1) * sizeof *argv);
@@ -85,8 +84,8 @@ static cleat_status make_plan(char *const *argv, const struct cleat__run_signals
   return CLEAT_OK;
 }
 
-static cleat_status fork_guard(struct cleat__run_command *command,
-                               struct cleat__run_guard_plan *plan, struct cleat_error *err) {
+static cleat_status fork_guard(struct cleat__run_command *command, struct cleat__run_guard_plan *plan,
+                               struct cleat_error *err) {
   int ends[2];
   if (cleat__fault_point())
     return cleat__error_no_memory(err, "the command's guard");
@@ -109,8 +108,7 @@ static cleat_status fork_guard(struct cleat__run_command *command,
 }
 
 cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char *const *argv,
-                                        const struct cleat__run_signals *signals, int keep,
-                                        struct cleat_error *err) {
+                                        const struct cleat__run_signals *signals, int keep, struct cleat_error *err) {
   struct plan plan = {.path = NULL};
   cleat_status status = make_plan(argv, signals, keep, &plan, err);
   if (status == CLEAT_OK)
@@ -178,12 +176,10 @@ bool cleat__run_command_guard_lost(const struct cleat__run_command *command) {
 
 /* ---- Start ---- */
 
-static cleat_status ask(const struct cleat__run_command *command,
-                        const struct cleat__run_guard_request *request,
+static cleat_status ask(const struct cleat__run_command *command, const struct cleat__run_guard_request *request,
                         struct cleat__run_guard_reply *reply, struct cleat_error *err) {
   ssize_t got = -1;
-  if (command->linked &&
-      send(command->link, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request)
+  if (command->linked && send(command->link, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request)
     do
       got = recv(command->link, reply, sizeof *reply, 0);
     while (got < 0 && errno == EINTR);
@@ -192,14 +188,12 @@ static cleat_status ask(const struct cleat__run_command *command,
   return cleat__error_set(err, CLEAT_IO, "the command cannot be started: its guard was killed");
 }
 
-static cleat_status pack(char *const *additions, struct cleat__run_guard_request *request,
-                         struct cleat_error *err) {
+static cleat_status pack(char *const *additions, struct cleat__run_guard_request *request, struct cleat_error *err) {
   size_t used = 0;
   for (; *additions; additions++) {
     size_t length = strlen(*additions) + 1;
     if (request->count == CLEAT__RUN_ADDITIONS_MAX || length > sizeof request->additions - used)
-      return cleat__error_set(err, CLEAT_LIMIT,
-                              "the names of folders are too long for the command");
+      return cleat__error_set(err, CLEAT_LIMIT, "the names of folders are too long for the command");
     memcpy(request->additions + used, *additions, length);
     used += length;
     request->count++;
@@ -247,10 +241,9 @@ static cleat_status fail(const char *name, int code, struct cleat_error *err) {
     return err->status = CLEAT_LIMIT;
   }
   if (code == ENOENT) {
-    (void)cleat__error_set(
-        err, CLEAT_NOT_FOUND,
-        "the command %s cannot be started: the file is gone, or its interpreter does not exist",
-        name);
+    (void)cleat__error_set(err, CLEAT_NOT_FOUND,
+                           "the command %s cannot be started: the file is gone, or its interpreter does not exist",
+                           name);
     cleat__error_hint(err, "check the interpreter in its first line (after \"#!\"), or the dynamic "
                            "loader with file(1)");
     return err->status;
@@ -258,8 +251,7 @@ static cleat_status fail(const char *name, int code, struct cleat_error *err) {
   return cleat__error_errno(err, code, "the command %s cannot be started", name);
 }
 
-cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name,
-                                      struct cleat_error *err) {
+cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name, struct cleat_error *err) {
   const struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_GO};
   struct cleat__run_guard_reply reply;
   cleat_status status = ask(command, &request, &reply, err);
@@ -309,8 +301,7 @@ static void stop_all(struct cleat__run_command *command) {
  * process. */
 static void signal_command(const struct cleat__run_command *command, int signo) {
 #ifdef SYS_pidfd_send_signal
-  if (command->has_handle &&
-      (syscall(SYS_pidfd_send_signal, command->handle, signo, NULL, 0) == 0 || errno == ESRCH))
+  if (command->has_handle && (syscall(SYS_pidfd_send_signal, command->handle, signo, NULL, 0) == 0 || errno == ESRCH))
     return;
 #endif
   (void)kill(command->pid, signo);

@@ -83,8 +83,7 @@ int cleat__run_command_error_status(const struct cleat_error *err);
  * descriptor (a lock) that the guard holds open until no process of the command lives, also when we are killed; -1:
  * none. argv is borrowed during the call. Errors: NOT_FOUND and DENIED (as of find), NO_MEMORY, IO. */
 cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char *const *argv,
-                                        const struct cleat__run_signals *signals, int keep,
-                                        struct cleat_error *err);
+                                        const struct cleat__run_signals *signals, int keep, struct cleat_error *err);
 
 /* Creates the command's process, which waits, and sets command->pid. Each "NAME=value" of `additions` (NULL-terminated;
  * NULL: none) replaces NAME in its environment. Errors: LIMIT (too many, or too long), NO_MEMORY, IO. */
@@ -96,8 +95,7 @@ cleat_status cleat__run_command_make(struct cleat__run_command *command, char *c
  * are in the foreground. Of our descriptors it gets only 0 to 2 (all others are close-on-exec). A file without "#!" is
  * given to /bin/sh, as execvp does. On failure command->pid is 0 again. Errors: NOT_FOUND, DENIED, LIMIT (arguments or
  * environment too long), NO_MEMORY, IO (no more processes). */
-cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name,
-                                      struct cleat_error *err);
+cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name, struct cleat_error *err);
 
 /* Readable (POLLIN) when there is something for cleat__run_command_reap. -1: no guard. */
 int cleat__run_command_fd(const struct cleat__run_command *command);

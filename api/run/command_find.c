@@ -35,8 +35,7 @@ static cleat_status refuse(const char *name, const char *path, int code, struct 
     return cleat__error_errno(err, code, "cannot check the command %s", path);
   err->status = CLEAT_DENIED;
   if (code == EACCES)
-    cleat__error_hint(err, "run chmod +x on it, or put its interpreter before it: python3 %.100s",
-                      name);
+    cleat__error_hint(err, "run chmod +x on it, or put its interpreter before it: python3 %.100s", name);
   return err->status;
 }
 
@@ -55,12 +54,10 @@ static cleat_status find_as_it_is(const char *name, char **path, struct cleat_er
 
 /* An empty element of PATH means the working folder. */
 static char *join(const char *folder, size_t length, const char *name) {
-  return length == 0 ? cleat__strprintf("./%s", name)
-                     : cleat__strprintf("%.*s/%s", (int)length, folder, name);
+  return length == 0 ? cleat__strprintf("./%s", name) : cleat__strprintf("%.*s/%s", (int)length, folder, name);
 }
 
-static cleat_status find_along(const char *search, const char *name, char **path,
-                               struct cleat_error *err) {
+static cleat_status find_along(const char *search, const char *name, char **path, struct cleat_error *err) {
   /* As execvp does: skips files that cannot be executed, and reports them only if no other file is
    * found. */
   int refused = 0;

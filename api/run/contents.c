@@ -15,8 +15,7 @@ static cleat_status no_memory(struct cleat_error *err) {
 
 /* ---- the fingerprint ----------------------------------------------------------------------------- */
 
-static cleat_status take_fingerprint(struct cleat__run_contents *contents,
-                                     struct cleat_error *err) {
+static cleat_status take_fingerprint(struct cleat__run_contents *contents, struct cleat_error *err) {
   struct cleat__cli_sources *sources = &contents->sources;
   struct cleat__span *spans = cleat__calloc(4 * sources->count + 1, sizeof *spans);
   if (!spans)
@@ -25,8 +24,7 @@ static cleat_status take_fingerprint(struct cleat__run_contents *contents,
   for (size_t i = 0; i < sources->count; i++) {
     struct cleat__cli_source *item = &sources->items[i];
     names[2 * i] = all[2 * i] = (struct cleat__span){item->name, strlen(item->name) + 1};
-    names[2 * i + 1] =
-        (struct cleat__span){&item->stamp, offsetof(struct cleat__cli_stamp, changed_ns)};
+    names[2 * i + 1] = (struct cleat__span){&item->stamp, offsetof(struct cleat__cli_stamp, changed_ns)};
     all[2 * i + 1] = (struct cleat__span){&item->stamp, sizeof item->stamp};
   }
   cleat_status status = cleat__sha256_spans(cleat__spans(names, 2 * sources->count), contents->id);
@@ -68,8 +66,8 @@ static cleat_status list_files(struct cleat__run_contents *contents, struct clea
   return CLEAT_OK;
 }
 
-static cleat_status keep_tracker(struct cleat__run_contents *contents,
-                                 const struct cleat__run_found *found, struct cleat_error *err) {
+static cleat_status keep_tracker(struct cleat__run_contents *contents, const struct cleat__run_found *found,
+                                 struct cleat_error *err) {
   if (!found || !found->tracker)
     return CLEAT_OK;
   contents->tracker = cleat__strdup(found->tracker);
@@ -77,8 +75,7 @@ static cleat_status keep_tracker(struct cleat__run_contents *contents,
   return contents->tracker && contents->tracker_text ? CLEAT_OK : no_memory(err);
 }
 
-cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources,
-                                    const struct cleat__run_found *found,
+cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources, const struct cleat__run_found *found,
                                     struct cleat__run_contents *contents, struct cleat_error *err) {
   struct cleat__run_contents made = {.sources = *sources};
   *sources = (struct cleat__cli_sources){0};
@@ -94,8 +91,7 @@ cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources,
   return status;
 }
 
-static cleat_status read_within(const struct cleat__cli_within *within,
-                                const struct cleat__run_found *found,
+static cleat_status read_within(const struct cleat__cli_within *within, const struct cleat__run_found *found,
                                 struct cleat__run_contents *contents, struct cleat_error *err) {
   struct cleat__cli_sources sources;
   cleat_status status = cleat__cli_sources_collect_within(within, &sources, err);
@@ -103,8 +99,7 @@ static cleat_status read_within(const struct cleat__cli_within *within,
 }
 
 cleat_status cleat__run_contents_read(const char *dir, const struct cleat__run_found *found,
-                                      struct cleat__run_contents *contents,
-                                      struct cleat_error *err) {
+                                      struct cleat__run_contents *contents, struct cleat_error *err) {
   struct cleat__cli_within within = {
       .dir = dir,
       .names = found->entries,
@@ -125,8 +120,7 @@ void cleat__run_contents_clear(struct cleat__run_contents *contents) {
 
 /* Excludes a checkpoint's entry. If it lies in a folder of DIR, excludes that whole folder, which holds only
  * checkpoints. */
-static cleat_status exclude(struct cleat__run_names *excluded, const char *entry,
-                            struct cleat_error *err) {
+static cleat_status exclude(struct cleat__run_names *excluded, const char *entry, struct cleat_error *err) {
   char *name = cleat__strndup(entry, strcspn(entry, "/"));
   cleat_status status = name ? cleat__run_names_add(excluded, name, err) : no_memory(err);
   cleat__free(name);
@@ -134,8 +128,7 @@ static cleat_status exclude(struct cleat__run_names *excluded, const char *entry
 }
 
 /* Lists the names that are not saved. A tracker is one of them, because it is stored from memory. */
-static cleat_status list_excluded(const struct cleat__run_scan *scan,
-                                  const struct cleat__run_found *keep,
+static cleat_status list_excluded(const struct cleat__run_scan *scan, const struct cleat__run_found *keep,
                                   struct cleat__run_names *excluded, struct cleat_error *err) {
   cleat_status status = cleat__run_names_add(excluded, CLEAT__RUN_STATE_FOLDER, err);
   for (size_t i = 0; i < scan->count; i++) {
@@ -170,10 +163,8 @@ static cleat_status list_others(const char *dir, const struct cleat__run_names *
   return status;
 }
 
-cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
-                                          const struct cleat__run_scan *scan,
-                                          const struct cleat__run_found *keep,
-                                          struct cleat__run_contents *contents,
+cleat_status cleat__run_contents_read_all(const char *dir, const char *url, const struct cleat__run_scan *scan,
+                                          const struct cleat__run_found *keep, struct cleat__run_contents *contents,
                                           struct cleat_error *err) {
   struct cleat__run_names excluded = {0}, others = {0};
   cleat_status status = list_excluded(scan, keep, &excluded, err);
@@ -192,10 +183,8 @@ cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
   return status;
 }
 
-cleat_status cleat__run_contents_final(const char *dir, const struct cleat__run_layout *layout,
-                                       const char *pattern, int64_t keep,
-                                       struct cleat__run_contents *contents,
-                                       struct cleat_error *err) {
+cleat_status cleat__run_contents_final(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                       int64_t keep, struct cleat__run_contents *contents, struct cleat_error *err) {
   struct cleat__run_scan scan;
   const struct cleat__run_found *kept = NULL;
   cleat_status status = cleat__run_layout_scan(dir, layout, pattern, &scan, err);

@@ -32,29 +32,23 @@ struct cleat__run_contents {
 /* Lists the files of a checkpoint. *contents is written on success only. Errors: NOT_FOUND (all or part of it has
  * disappeared), INVALID (a link to a folder, a special file), LIMIT, DENIED, IO, NO_MEMORY. */
 cleat_status cleat__run_contents_read(const char *dir, const struct cleat__run_found *found,
-                                      struct cleat__run_contents *contents,
-                                      struct cleat_error *err) CLEAT_MUST_USE;
+                                      struct cleat__run_contents *contents, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The same for files that are already listed. Takes `sources`, which is empty afterwards. `found` is the checkpoint
  * whose tracker is added; NULL: none. */
-cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources,
-                                    const struct cleat__run_found *found,
-                                    struct cleat__run_contents *contents,
-                                    struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources, const struct cleat__run_found *found,
+                                    struct cleat__run_contents *contents, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Lists everything in DIR except Cleat's own folder and the checkpoints of `scan`. Of those, `keep` is listed too
  * (NULL: none). What cannot be saved is left out and counted in contents->sources: a job's folder often has links such
  * as "latest". A store at `url` (NULL: unknown) inside DIR gives INVALID. */
-cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
-                                          const struct cleat__run_scan *scan,
-                                          const struct cleat__run_found *keep,
-                                          struct cleat__run_contents *contents,
+cleat_status cleat__run_contents_read_all(const char *dir, const char *url, const struct cleat__run_scan *scan,
+                                          const struct cleat__run_found *keep, struct cleat__run_contents *contents,
                                           struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The same with a fresh scan for checkpoints. The one of step `keep` (-1: none) is listed. */
-cleat_status cleat__run_contents_final(const char *dir, const struct cleat__run_layout *layout,
-                                       const char *pattern, int64_t keep,
-                                       struct cleat__run_contents *contents,
+cleat_status cleat__run_contents_final(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                       int64_t keep, struct cleat__run_contents *contents,
                                        struct cleat_error *err) CLEAT_MUST_USE;
 
 void cleat__run_contents_clear(struct cleat__run_contents *contents);

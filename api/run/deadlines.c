@@ -34,8 +34,7 @@ void cleat__run_deadlines_stop_restore(struct cleat__run_deadlines *deadlines, i
     deadlines->grace_ms = now_ms + STOP_MS;
 }
 
-void cleat__run_deadlines_give_grace(struct cleat__run_deadlines *deadlines, unsigned grace_s,
-                                     int64_t now_ms) {
+void cleat__run_deadlines_give_grace(struct cleat__run_deadlines *deadlines, unsigned grace_s, int64_t now_ms) {
   deadlines->grace_ms = now_ms + (int64_t)grace_s * 1000;
 }
 
@@ -53,8 +52,7 @@ void cleat__run_deadlines_kill_group(struct cleat__run_deadlines *deadlines, int
   deadlines->leave_ms = now_ms + STOP_MS;
 }
 
-void cleat__run_deadlines_limit(struct cleat__run_deadlines *deadlines, unsigned flush_s,
-                                int64_t now_ms) {
+void cleat__run_deadlines_limit(struct cleat__run_deadlines *deadlines, unsigned flush_s, int64_t now_ms) {
   move(deadlines, CLEAT__RUN_LIMITED);
   deadlines->flush_ms = now_ms + (int64_t)flush_s * 1000;
 }
@@ -70,8 +68,7 @@ void cleat__run_deadlines_give_up(struct cleat__run_deadlines *deadlines) {
     move(deadlines, CLEAT__RUN_HURRIED);
 }
 
-int64_t cleat__run_deadlines_retry_ms(const struct cleat__run_deadlines *deadlines,
-                                      unsigned tries) {
+int64_t cleat__run_deadlines_retry_ms(const struct cleat__run_deadlines *deadlines, unsigned tries) {
   if (deadlines->pace != CLEAT__RUN_UNLIMITED)
     return RETRY_FLUSH_MS;
   int64_t wait_ms = RETRY_FIRST_MS;

@@ -37,8 +37,7 @@ bool cleat__run_has_passed(int64_t deadline_ms, int64_t now_ms);
 void cleat__run_deadlines_stop_restore(struct cleat__run_deadlines *deadlines, int64_t now_ms);
 
 /* Sets the command's deadline to `grace_s` from now. */
-void cleat__run_deadlines_give_grace(struct cleat__run_deadlines *deadlines, unsigned grace_s,
-                                     int64_t now_ms);
+void cleat__run_deadlines_give_grace(struct cleat__run_deadlines *deadlines, unsigned grace_s, int64_t now_ms);
 
 /* The command has ended. Sets the deadline for its group, not later than the command's own. */
 void cleat__run_deadlines_leave(struct cleat__run_deadlines *deadlines, int64_t now_ms);
@@ -50,8 +49,7 @@ void cleat__run_deadlines_end_leaving(struct cleat__run_deadlines *deadlines, in
 void cleat__run_deadlines_kill_group(struct cleat__run_deadlines *deadlines, int64_t now_ms);
 
 /* Moves from UNLIMITED to LIMITED: pending checkpoints must be saved within `flush_s`. */
-void cleat__run_deadlines_limit(struct cleat__run_deadlines *deadlines, unsigned flush_s,
-                                int64_t now_ms);
+void cleat__run_deadlines_limit(struct cleat__run_deadlines *deadlines, unsigned flush_s, int64_t now_ms);
 
 /* Moves from LIMITED to HURRIED: the saver must stop. */
 void cleat__run_deadlines_hurry(struct cleat__run_deadlines *deadlines, int64_t now_ms);

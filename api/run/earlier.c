@@ -49,8 +49,7 @@ static int64_t started_at(int64_t pid) {
   const char *rest = strrchr(text, ')'); /* the name may contain spaces and brackets */
   if (!rest ||
       sscanf(rest + 1, // NOLINT(cert-err34-c): the kernel's
-             " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
-             &state, &started) != 2)
+             " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", &state, &started) != 2)
     return -1;
   return state == 'Z' || state == 'X' ? -1 : started;
 }
@@ -103,8 +102,7 @@ static int64_t find_left(const char *mark, unsigned *count) {
   snprintf(variable, sizeof variable, CLEAT__RUN_MARK "=%s", mark);
   for (const struct dirent *entry; proc && (entry = readdir(proc)) != NULL;) {
     int64_t pid;
-    if (!cleat__run_step_read(entry->d_name, &pid) || pid == getpid() ||
-        !has_variable(entry->d_name, variable))
+    if (!cleat__run_step_read(entry->d_name, &pid) || pid == getpid() || !has_variable(entry->d_name, variable))
       continue;
     ++*count;
     if (!first)
@@ -133,10 +131,8 @@ static bool read_text(const cJSON *root, const char *name, char *text, size_t si
 
 static bool read_document(const cJSON *root, struct earlier *earlier) {
   const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
-  return cJSON_IsNumber(format) && format->valueint == FORMAT &&
-         read_number(root, "pid", &earlier->pid) &&
-         read_number(root, "started", &earlier->started) &&
-         read_number(root, "supervisor", &earlier->supervisor) &&
+  return cJSON_IsNumber(format) && format->valueint == FORMAT && read_number(root, "pid", &earlier->pid) &&
+         read_number(root, "started", &earlier->started) && read_number(root, "supervisor", &earlier->supervisor) &&
          read_number(root, "supervisor_started", &earlier->supervisor_started) &&
          read_number(root, "pids", &earlier->pids) && earlier->pid > 0 &&
          read_text(root, "boot", earlier->boot, sizeof earlier->boot) &&
@@ -155,8 +151,7 @@ static bool read_earlier(const char *dir, struct earlier *earlier) {
   cleat__free(text);
   cleat__free(folder);
   cleat__run_state_boot(boot);
-  return good && boot[0] && strcmp(boot, earlier->boot) == 0 &&
-         earlier->pids == namespace_of_pids();
+  return good && boot[0] && strcmp(boot, earlier->boot) == 0 && earlier->pids == namespace_of_pids();
 }
 
 static void put_number(struct cleat__cli_json *json, const char *name, int64_t value) {
@@ -203,9 +198,8 @@ cleat_status cleat__run_earlier_mark(char mark[CLEAT__RUN_MARK_MAX], struct clea
   return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
 }
 
-cleat_status cleat__run_earlier_note(const struct cleat__run_state *state, pid_t pid,
-                                     const char *mark, char *const *command,
-                                     struct cleat_error *err) {
+cleat_status cleat__run_earlier_note(const struct cleat__run_state *state, pid_t pid, const char *mark,
+                                     char *const *command, struct cleat_error *err) {
   char *text = make_document(pid, mark, command);
   cleat_status status = cleat__run_state_write(state, NAME, text, err);
   cJSON_free(text);
@@ -221,8 +215,7 @@ void cleat__run_earlier_forget(const struct cleat__run_state *state) {
 
 bool cleat__run_earlier_is_ending(const char *dir) {
   struct earlier earlier;
-  return read_earlier(dir, &earlier) &&
-         started_at(earlier.supervisor) != earlier.supervisor_started;
+  return read_earlier(dir, &earlier) && started_at(earlier.supervisor) != earlier.supervisor_started;
 }
 
 cleat_status cleat__run_earlier_check(const char *dir, struct cleat_error *err) {
@@ -232,27 +225,21 @@ cleat_status cleat__run_earlier_check(const char *dir, struct cleat_error *err) 
     return CLEAT_OK;
   if (started_at(earlier.pid) == earlier.started && earlier.started >= 0) {
     cleat__error_set(err, CLEAT_BUSY,
-                     "the command of an earlier 'cleat run' still works on '%s': process %" PRId64
-                     ", %s",
-                     dir, earlier.pid, earlier.words);
-    cleat__error_hint(
-        err,
-        "that 'cleat run' was killed, and its command was not: end the process first (kill %" PRId64
-        ")",
-        earlier.pid);
+                     "the command of an earlier 'cleat run' still works on '%s': process %" PRId64 ", %s", dir,
+                     earlier.pid, earlier.words);
+    cleat__error_hint(err,
+                      "that 'cleat run' was killed, and its command was not: end the process first (kill %" PRId64 ")",
+                      earlier.pid);
     return err->status;
   }
   int64_t left = find_left(earlier.mark, &count);
   if (!left)
     return CLEAT_OK;
   read_words(left, earlier.words);
-  cleat__error_set(
-      err, CLEAT_BUSY,
-      "an earlier 'cleat run' on '%s' left %u running processes of its command, such as %" PRId64
-      ", %s",
-      dir, count, left, earlier.words);
-  cleat__error_hint(err,
-                    "that 'cleat run' was killed: end them first; or, if they do not write there, "
-                    "remove " CLEAT__RUN_STATE_FOLDER "/" NAME " there");
+  cleat__error_set(err, CLEAT_BUSY,
+                   "an earlier 'cleat run' on '%s' left %u running processes of its command, such as %" PRId64 ", %s",
+                   dir, count, left, earlier.words);
+  cleat__error_hint(err, "that 'cleat run' was killed: end them first; or, if they do not write there, "
+                         "remove " CLEAT__RUN_STATE_FOLDER "/" NAME " there");
   return err->status;
 }

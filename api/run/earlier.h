@@ -29,9 +29,8 @@
 cleat_status cleat__run_earlier_mark(char mark[CLEAT__RUN_MARK_MAX], struct cleat_error *err);
 
 /* Writes command.json. Call it before the command executes. Errors: NO_SPACE, DENIED, IO, NO_MEMORY. */
-cleat_status cleat__run_earlier_note(const struct cleat__run_state *state, pid_t pid,
-                                     const char *mark, char *const *command,
-                                     struct cleat_error *err);
+cleat_status cleat__run_earlier_note(const struct cleat__run_state *state, pid_t pid, const char *mark,
+                                     char *const *command, struct cleat_error *err);
 
 /* Removes command.json: no process of the command lives any more, or the rest is left alone on purpose. */
 void cleat__run_earlier_forget(const struct cleat__run_state *state);

@@ -59,8 +59,8 @@ static void hold_part(struct part *part, const struct cleat__run_found *here) {
     part->hold = NULL;
   }
   if (!part->hold && here->entry_count > 0)
-    (void)cleat__run_hold_make(part->follow->holds, part->follow->dir, here, !part->tried, false,
-                               &part->hold, &ignored);
+    (void)cleat__run_hold_make(part->follow->holds, part->follow->dir, here, !part->tried, false, &part->hold,
+                               &ignored);
   part->tried = part->tried || here->entry_count > 0;
 }
 
@@ -125,8 +125,8 @@ static bool is_held_still(const struct part *part, const struct cleat__run_found
   }
 }
 
-static cleat_status is_still(const struct part *part, const struct cleat__run_found *here,
-                             bool *still, struct cleat_error *err) {
+static cleat_status is_still(const struct part *part, const struct cleat__run_found *here, bool *still,
+                             struct cleat_error *err) {
   struct cleat__run_contents now;
   char fingerprint[CLEAT__RUN_ID_MAX];
   if (part->hold) {
@@ -169,8 +169,7 @@ static cleat_status refuse(void *user, struct cleat_error *err) {
   return refusal->status;
 }
 
-static cleat_status save(const struct cleat__run_follow *follow,
-                         const struct cleat_save_request *request,
+static cleat_status save(const struct cleat__run_follow *follow, const struct cleat_save_request *request,
                          struct cleat__run_followed *followed, struct cleat_error *err) {
   struct cleat_save *running = NULL;
   struct cleat_progress last;

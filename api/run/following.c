@@ -29,20 +29,18 @@ void cleat__run_following_wait(struct cleat__run_following *following, int64_t n
   following->until_ms = now_ms + (int64_t)following->timeout_s * 1000 * RESTORES_TIMES;
 }
 
-bool cleat__run_following_is_due(struct cleat__run_following *following,
-                                 const struct cleat__run_life *life,
+bool cleat__run_following_is_due(struct cleat__run_following *following, const struct cleat__run_life *life,
                                  const struct cleat__run_deadlines *deadlines, int64_t now_ms) {
   if (now_ms < following->hear_ms)
     return false;
   following->hear_ms = now_ms + HEAR_MS;
   if (following->phase == CLEAT__RUN_WAITING)
     return true;
-  return life->phase != CLEAT__RUN_RESTORING && !following->over &&
-         deadlines->pace != CLEAT__RUN_HURRIED;
+  return life->phase != CLEAT__RUN_RESTORING && !following->over && deadlines->pace != CLEAT__RUN_HURRIED;
 }
 
-bool cleat__run_following_hear(struct cleat__run_following *following,
-                               enum cleat__run_order_word word, int64_t now_ms) {
+bool cleat__run_following_hear(struct cleat__run_following *following, enum cleat__run_order_word word,
+                               int64_t now_ms) {
   bool waited = following->phase == CLEAT__RUN_WAITING;
   following->hear_ms = now_ms + HEAR_SOON_MS;
   following->until_ms = -1;
@@ -59,13 +57,11 @@ bool cleat__run_following_misses(struct cleat__run_following *following, bool he
   return news;
 }
 
-void cleat__run_following_note_part(struct cleat__run_following *following, int64_t step,
-                                    bool saved) {
+void cleat__run_following_note_part(struct cleat__run_following *following, int64_t step, bool saved) {
   following->failed = saved ? -1 : step;
 }
 
-bool cleat__run_following_is_overdue(struct cleat__run_following *following, bool flushing,
-                                     int64_t now_ms) {
+bool cleat__run_following_is_overdue(struct cleat__run_following *following, bool flushing, int64_t now_ms) {
   if (!flushing && following->phase != CLEAT__RUN_WAITING)
     return false;
   if (following->until_ms < 0)

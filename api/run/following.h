@@ -31,23 +31,19 @@ void cleat__run_following_join(struct cleat__run_following *following);
 void cleat__run_following_wait(struct cleat__run_following *following, int64_t now_ms);
 
 /* True: ask rank 0 now. */
-bool cleat__run_following_is_due(struct cleat__run_following *following,
-                                 const struct cleat__run_life *life,
+bool cleat__run_following_is_due(struct cleat__run_following *following, const struct cleat__run_life *life,
                                  const struct cleat__run_deadlines *deadlines, int64_t now_ms);
 
 /* Takes an order from rank 0. True: it has restored the shared folder. */
-bool cleat__run_following_hear(struct cleat__run_following *following,
-                               enum cleat__run_order_word word, int64_t now_ms);
+bool cleat__run_following_hear(struct cleat__run_following *following, enum cleat__run_order_word word, int64_t now_ms);
 
 /* A request brought no order; `heard` says whether it succeeded. True: it failed, and the one before had succeeded. */
 bool cleat__run_following_misses(struct cleat__run_following *following, bool heard);
 
 /* Notes whether this rank's part of a step was saved. */
-void cleat__run_following_note_part(struct cleat__run_following *following, int64_t step,
-                                    bool saved);
+void cleat__run_following_note_part(struct cleat__run_following *following, int64_t step, bool saved);
 
 /* True: rank 0 has been silent for too long while this rank waits for it. */
-bool cleat__run_following_is_overdue(struct cleat__run_following *following, bool flushing,
-                                     int64_t now_ms);
+bool cleat__run_following_is_overdue(struct cleat__run_following *following, bool flushing, int64_t now_ms);
 
 #endif

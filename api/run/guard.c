@@ -76,8 +76,7 @@ static void let_go(struct guard *guard) {
   for (int fd = 0; fd < 3; fd++)
     if (null < 0 || dup2(null, fd) < 0)
       close(fd);
-  int kept[] = {2, guard->plan->link, guard->plan->keep < 0 ? 2 : guard->plan->keep,
-                guard->signals};
+  int kept[] = {2, guard->plan->link, guard->plan->keep < 0 ? 2 : guard->plan->keep, guard->signals};
   qsort(kept, sizeof kept / sizeof kept[0], sizeof kept[0], ascending);
   for (size_t i = 0; i + 1 < sizeof kept / sizeof kept[0]; i++)
     close_between(kept[i], kept[i + 1]);
@@ -149,8 +148,7 @@ static void make(struct guard *guard, struct cleat__run_guard_request *request) 
     text += strlen(text) + 1;
   }
   int code = cleat__run_guard_child_make(guard->plan, request->foreground, &guard->child);
-  answer(guard, &(struct cleat__run_guard_reply){
-                    .kind = CLEAT__RUN_GUARD_MADE, .pid = guard->child.pid, .code = code});
+  answer(guard, &(struct cleat__run_guard_reply){.kind = CLEAT__RUN_GUARD_MADE, .pid = guard->child.pid, .code = code});
 }
 
 static void start_child(struct guard *guard) {
@@ -161,8 +159,8 @@ static void start_child(struct guard *guard) {
     guard->child.pid = 0;
   }
   let_go(guard);
-  answer(guard, &(struct cleat__run_guard_reply){
-                    .kind = CLEAT__RUN_GUARD_STARTED, .pid = guard->child.pid, .code = code});
+  answer(guard,
+         &(struct cleat__run_guard_reply){.kind = CLEAT__RUN_GUARD_STARTED, .pid = guard->child.pid, .code = code});
   if (guard->ended)
     note(guard, guard->early_status);
 }
@@ -209,8 +207,7 @@ static void signal_children(const struct guard *guard, int signo) {
   rewinddir(guard->proc);
   for (const struct dirent *entry; (entry = readdir(guard->proc)) != NULL;) {
     int parent, group;
-    if (entry->d_name[0] < '1' || entry->d_name[0] > '9' ||
-        !read_process(guard, entry->d_name, &parent, &group))
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !read_process(guard, entry->d_name, &parent, &group))
       continue;
     if (parent == getpid() && (group != guard->child.pid || guard->group_gone))
       (void)kill((pid_t)strtol(entry->d_name, NULL, 10), signo);

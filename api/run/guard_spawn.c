@@ -23,8 +23,8 @@ static int run_it(const struct cleat__run_guard_plan *plan) {
   return errno;
 }
 
-static _Noreturn void become(const struct cleat__run_guard_plan *plan, bool foreground, pid_t guard,
-                             int go, int failed) {
+static _Noreturn void become(const struct cleat__run_guard_plan *plan, bool foreground, pid_t guard, int go,
+                             int failed) {
   char byte;
   ssize_t got;
   (void)setpgid(0, 0);

@@ -54,8 +54,7 @@ static int64_t nanoseconds(const struct timespec *time) {
 
 /* ---- What is held --------------------------------------------------------------------------------- */
 
-static void found_copy(const struct cleat__run_found *from, struct cleat__run_found *to,
-                       bool *good) {
+static void found_copy(const struct cleat__run_found *from, struct cleat__run_found *to, bool *good) {
   *to = *from;
   to->absent_example = to->doubt = NULL; /* these describe DIR, not the hold */
   to->path = cleat__strdup(from->path);
@@ -63,8 +62,7 @@ static void found_copy(const struct cleat__run_found *from, struct cleat__run_fo
   to->tracker_text = from->tracker_text ? cleat__strdup(from->tracker_text) : NULL;
   to->entries = cleat__calloc(from->entry_count + 1, sizeof *to->entries);
   to->entry_count = 0;
-  *good = to->path && to->entries && !to->tracker == !from->tracker &&
-          !to->tracker_text == !from->tracker_text;
+  *good = to->path && to->entries && !to->tracker == !from->tracker && !to->tracker_text == !from->tracker_text;
   for (size_t i = 0; *good && i < from->entry_count; i++) {
     to->entries[i] = cleat__strdup(from->entries[i]);
     *good = to->entries[i] != NULL;
@@ -86,8 +84,7 @@ static cleat_status keep_found(struct cleat__run_hold *hold, const struct cleat_
   return CLEAT_OK;
 }
 
-static bool see(const struct cleat__run_hold_file *file, struct cleat__cli_stamp *stamp,
-                uint64_t *links) {
+static bool see(const struct cleat__run_hold_file *file, struct cleat__cli_stamp *stamp, uint64_t *links) {
   struct stat info;
   int failed = -1;
   if (file->fd >= 0)
@@ -147,8 +144,7 @@ static int compare_files(const void *a, const void *b) {
   return strcmp(left->name, right->name);
 }
 
-static struct cleat__run_hold_file *find_file(const struct cleat__run_hold *hold,
-                                              const char *name) {
+static struct cleat__run_hold_file *find_file(const struct cleat__run_hold *hold, const char *name) {
   const struct cleat__run_hold_file key = {.name = (char *)(uintptr_t)name};
   return hold->count ? bsearch(&key, hold->files, hold->count, sizeof key, compare_files) : NULL;
 }
@@ -194,16 +190,15 @@ static cleat_status refused(const char *path, const char *why, struct cleat_erro
   return cleat__error_set(err, CLEAT_UNSUPPORTED, "'%s' cannot be held: %s", path, why);
 }
 
-static cleat_status hold_open(struct cleat__run_hold *hold, const char *from,
-                              struct cleat__run_hold_file *file, struct cleat_error *err) {
+static cleat_status hold_open(struct cleat__run_hold *hold, const char *from, struct cleat__run_hold_file *file,
+                              struct cleat_error *err) {
   char path[64];
   if (hold->holds->descriptors >= hold->holds->descriptors_max)
     return refused(from, "hard links are refused, and too many files are open already", err);
   int fd = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
-    return errno == ENOENT || errno == ENOTDIR
-               ? gone(from, err)
-               : cleat__error_errno(err, errno, "cannot hold '%s'", from);
+    return errno == ENOENT || errno == ENOTDIR ? gone(from, err)
+                                               : cleat__error_errno(err, errno, "cannot hold '%s'", from);
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const char *why = !may_hold_open(fd)        ? "hard links are refused on this file system"
                     : access(path, R_OK) != 0 ? "hard links are refused, and there is no /proc"
@@ -233,9 +228,8 @@ static cleat_status hold_file(struct cleat__run_hold *hold, const struct cleat__
     status = hold_open(hold, source->path, file, err);
   }
   cleat__free(path);
-  if (status == CLEAT_OK &&
-      (!see(file, &file->stamp, &file->links) || file->stamp.inode != source->stamp.inode ||
-       file->stamp.device != source->stamp.device))
+  if (status == CLEAT_OK && (!see(file, &file->stamp, &file->links) || file->stamp.inode != source->stamp.inode ||
+                             file->stamp.device != source->stamp.device))
     status = gone(source->path, err);
   if (status == CLEAT_OK && file->stamp.modified_ns != source->stamp.modified_ns) {
     hold->grew = hold->grew || file->stamp.bytes > source->stamp.bytes;
@@ -247,8 +241,8 @@ static cleat_status hold_file(struct cleat__run_hold *hold, const struct cleat__
 }
 
 /* Holds the files that are listed and not held yet. */
-static cleat_status hold_listed(struct cleat__run_hold *hold,
-                                const struct cleat__cli_sources *listed, struct cleat_error *err) {
+static cleat_status hold_listed(struct cleat__run_hold *hold, const struct cleat__cli_sources *listed,
+                                struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   size_t before = hold->count;
   for (size_t i = 0; status == CLEAT_OK && i < listed->count; i++) {
@@ -256,8 +250,7 @@ static cleat_status hold_listed(struct cleat__run_hold *hold,
     const struct cleat__run_hold_file key = {.name = source->name};
     if (before && bsearch(&key, hold->files, before, sizeof key, compare_files))
       continue;
-    struct cleat__run_hold_file *files =
-        cleat__grow(hold->files, &hold->capacity, hold->count, sizeof *files);
+    struct cleat__run_hold_file *files = cleat__grow(hold->files, &hold->capacity, hold->count, sizeof *files);
     if (!files)
       return no_memory(err);
     hold->files = files;
@@ -286,8 +279,7 @@ static void listing_clear(struct listing *listing) {
 /* A folder's mtime changes when a name is added or removed. If it is later than all changes of the files in the folder,
  * the last change was a removal. `first` is the folder's first file. All its files are adjacent, because names are
  * sorted. */
-static bool lost_last(const struct cleat__cli_sources *sources, size_t first, size_t prefix,
-                      int64_t modified_ns) {
+static bool lost_last(const struct cleat__cli_sources *sources, size_t first, size_t prefix, int64_t modified_ns) {
   const char *name = sources->items[first].name;
   for (size_t i = first; i < sources->count; i++) {
     const struct cleat__cli_source *item = &sources->items[i];
@@ -306,12 +298,11 @@ struct folders {
 };
 
 /* Checks one folder: the first `prefix` bytes of the name of the file `first`, which is the first file in it. */
-static cleat_status check_folder(const char *dir, struct listing *listing, size_t first,
-                                 size_t prefix, struct folders *folders, struct cleat_error *err) {
+static cleat_status check_folder(const char *dir, struct listing *listing, size_t first, size_t prefix,
+                                 struct folders *folders, struct cleat_error *err) {
   struct stat info;
   char *path = cleat__strprintf("%s/%.*s", dir, (int)prefix, listing->sources.items[first].name);
-  int64_t *times =
-      cleat__grow(folders->times, &folders->capacity, folders->count, sizeof *folders->times);
+  int64_t *times = cleat__grow(folders->times, &folders->capacity, folders->count, sizeof *folders->times);
   cleat_status status = path && times ? CLEAT_OK : no_memory(err);
   if (times)
     folders->times = times;
@@ -328,8 +319,7 @@ static cleat_status check_folder(const char *dir, struct listing *listing, size_
 }
 
 /* Checks each folder once, at its first file. */
-static cleat_status check_folders(const char *dir, struct listing *listing,
-                                  struct cleat_error *err) {
+static cleat_status check_folders(const char *dir, struct listing *listing, struct cleat_error *err) {
   const struct cleat__cli_sources *sources = &listing->sources;
   struct folders folders = {0};
   cleat_status status = CLEAT_OK;
@@ -342,15 +332,14 @@ static cleat_status check_folders(const char *dir, struct listing *listing,
     }
   }
   struct cleat__span span = {folders.times, folders.count * sizeof *folders.times};
-  if (status == CLEAT_OK &&
-      cleat__sha256_spans(cleat__spans(&span, folders.count > 0), listing->folders) != CLEAT_OK)
+  if (status == CLEAT_OK && cleat__sha256_spans(cleat__spans(&span, folders.count > 0), listing->folders) != CLEAT_OK)
     status = no_memory(err);
   cleat__free(folders.times);
   return status;
 }
 
-static cleat_status list(const char *dir, const struct cleat__run_found *found,
-                         struct listing *listing, struct cleat_error *err) {
+static cleat_status list(const char *dir, const struct cleat__run_found *found, struct listing *listing,
+                         struct cleat_error *err) {
   const struct cleat__cli_within within = {
       .dir = dir,
       .names = found->entries,
@@ -366,8 +355,7 @@ static cleat_status list(const char *dir, const struct cleat__run_found *found,
 }
 
 static bool is_same(const struct listing *a, const struct listing *b) {
-  bool same = a->sources.count == b->sources.count &&
-              memcmp(a->folders, b->folders, sizeof a->folders) == 0;
+  bool same = a->sources.count == b->sources.count && memcmp(a->folders, b->folders, sizeof a->folders) == 0;
   for (size_t i = 0; same && i < a->sources.count; i++) {
     const struct cleat__cli_source *left = &a->sources.items[i], *right = &b->sources.items[i];
     same = strcmp(left->name, right->name) == 0 && left->stamp.inode == right->stamp.inode &&
@@ -396,9 +384,8 @@ static enum cleat__run_hold_beside compare(const struct cleat__run_hold *hold,
 
 /* Holds the listed files, and lists again. If both listings are equal, all files existed together at one moment.
  * Otherwise repeats with the new listing. Never releases a file that is held. */
-static cleat_status hold_moment(struct cleat__run_hold *hold, const char *dir,
-                                const struct cleat__run_found *found, bool *removed,
-                                struct cleat_error *err) {
+static cleat_status hold_moment(struct cleat__run_hold *hold, const char *dir, const struct cleat__run_found *found,
+                                bool *removed, struct cleat_error *err) {
   struct listing before, after;
   cleat_status status = list(dir, found, &before, err);
   if (status != CLEAT_OK)
@@ -430,8 +417,7 @@ static cleat_status hold_moment(struct cleat__run_hold *hold, const char *dir,
 
 static void make_place(struct cleat__run_hold *hold) {
   struct cleat__run_holds *holds = hold->holds;
-  if ((mkdir(holds->root, 0777) != 0 && errno != EEXIST) ||
-      (mkdir(holds->folder, 0777) != 0 && errno != EEXIST))
+  if ((mkdir(holds->root, 0777) != 0 && errno != EEXIST) || (mkdir(holds->folder, 0777) != 0 && errno != EEXIST))
     return;
   hold->folder = cleat__strprintf("%s/%u", holds->folder, holds->made++);
   if (hold->folder && mkdir(hold->folder, 0777) != 0) {
@@ -456,8 +442,7 @@ static void mark(const struct cleat__run_hold *hold) {
   char id[CLEAT__RUN_ID_MAX];
   const struct cleat__run_found *found = &hold->found;
   char *path = hold->folder ? cleat__strprintf("%s/" CLEAT__RUN_HOLD_MARK, hold->folder) : NULL;
-  char *tracker =
-      path && found->tracker ? cleat__strprintf("%s/%s", hold->folder, found->tracker) : NULL;
+  char *tracker = path && found->tracker ? cleat__strprintf("%s/%s", hold->folder, found->tracker) : NULL;
   if (path && !hold->holds->parts && hold->sure && !hold->rewrote &&
       cleat__run_hold_contents(hold, &contents, &ignored) == CLEAT_OK) {
     cleat__run_contents_id(&contents, id);
@@ -471,9 +456,8 @@ static void mark(const struct cleat__run_hold *hold) {
   cleat__free(path);
 }
 
-cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir,
-                                  const struct cleat__run_found *found, bool fresh, bool settled,
-                                  struct cleat__run_hold **hold, struct cleat_error *err) {
+cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir, const struct cleat__run_found *found,
+                                  bool fresh, bool settled, struct cleat__run_hold **hold, struct cleat_error *err) {
   bool removed = false;
   if (!holds->root)
     return refused(dir, "the folder for held checkpoints is not available", err);
@@ -498,8 +482,8 @@ cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *di
   return CLEAT_OK;
 }
 
-cleat_status cleat__run_hold_extend(struct cleat__run_hold *hold, const char *dir,
-                                    const struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_hold_extend(struct cleat__run_hold *hold, const char *dir, const struct cleat__run_found *found,
+                                    struct cleat_error *err) {
   bool removed;
   cleat_status status = keep_found(hold, found, err);
   if (status == CLEAT_OK)
@@ -524,8 +508,7 @@ enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold) {
     struct cleat__run_hold_file *file = &hold->files[i];
     struct cleat__cli_stamp now;
     uint64_t links;
-    if (!see(file, &now, &links) || now.inode != file->stamp.inode ||
-        now.device != file->stamp.device)
+    if (!see(file, &now, &links) || now.inode != file->stamp.inode || now.device != file->stamp.device)
       return CLEAT__RUN_HOLD_LOST;
     bool written = now.bytes != file->stamp.bytes || now.modified_ns != file->stamp.modified_ns;
     bool touched = now.changed_ns != file->stamp.changed_ns && links == file->links;
@@ -546,8 +529,7 @@ enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold) {
   return news;
 }
 
-enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold *hold,
-                                                    const char *dir,
+enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold *hold, const char *dir,
                                                     const struct cleat__run_found *found) {
   struct cleat_error ignored;
   const struct cleat__cli_within within = {
@@ -570,8 +552,7 @@ bool cleat__run_hold_stands_alone(const struct cleat__run_hold *hold, bool newer
   return hold->sure && !hold->rewrote && (!hold->grew || newer);
 }
 
-cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold,
-                                      struct cleat__run_contents *contents,
+cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold, struct cleat__run_contents *contents,
                                       struct cleat_error *err) {
   struct cleat__cli_sources sources = {0};
   sources.items = cleat__calloc(hold->count + 1, sizeof *sources.items);

@@ -39,13 +39,13 @@ struct cleat__run_hold {
   size_t count, capacity;
   /* The files were complete at one moment: the sign was seen to appear, or the checkpoint has settled. */
   bool sure;
-  bool grew; /* since then files have grown, as those do that other ranks write beside the sign */
+  bool grew;    /* since then files have grown, as those do that other ranks write beside the sign */
   bool rewrote; /* since then bytes have changed in another way */
 };
 
 /* Prepares the place for holds in the folder of `state`, whose lock is held. Errors: NO_MEMORY. */
-cleat_status cleat__run_holds_open(struct cleat__run_holds *holds,
-                                   const struct cleat__run_state *state, struct cleat_error *err);
+cleat_status cleat__run_holds_open(struct cleat__run_holds *holds, const struct cleat__run_state *state,
+                                   struct cleat_error *err);
 
 /* Holds that were left with cleat__run_hold_leave stay on disk. */
 void cleat__run_holds_close(struct cleat__run_holds *holds);
@@ -54,14 +54,13 @@ void cleat__run_holds_close(struct cleat__run_holds *holds);
  * settled, but its sign was seen to appear. *hold is written on success only, and owned by the caller. Errors: CHANGED,
  * NOT_FOUND (it is being written or removed; nothing is held), UNSUPPORTED (neither links nor descriptors are
  * possible), and errors of its files. */
-cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir,
-                                  const struct cleat__run_found *found, bool fresh, bool settled,
-                                  struct cleat__run_hold **hold, struct cleat_error *err);
+cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir, const struct cleat__run_found *found,
+                                  bool fresh, bool settled, struct cleat__run_hold **hold, struct cleat_error *err);
 
 /* Also holds the new files in `dir` (BESIDE_MORE). After a failure the hold has its old files, and possibly some new
  * ones. */
-cleat_status cleat__run_hold_extend(struct cleat__run_hold *hold, const char *dir,
-                                    const struct cleat__run_found *found, struct cleat_error *err);
+cleat_status cleat__run_hold_extend(struct cleat__run_hold *hold, const char *dir, const struct cleat__run_found *found,
+                                    struct cleat_error *err);
 
 /* Releases the files only. The hold is empty afterwards. */
 void cleat__run_hold_release(struct cleat__run_hold *hold);
@@ -92,8 +91,7 @@ enum cleat__run_hold_beside {
   CLEAT__RUN_BESIDE_OTHER, /* a name belongs to another file */
   CLEAT__RUN_BESIDE_UNKNOWN
 };
-enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold *hold,
-                                                    const char *dir,
+enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold *hold, const char *dir,
                                                     const struct cleat__run_found *found);
 
 /* Whether the hold counts as complete although DIR no longer has the checkpoint. `newer`: DIR has a newer complete
@@ -101,14 +99,13 @@ enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold
 bool cleat__run_hold_stands_alone(const struct cleat__run_hold *hold, bool newer);
 
 /* Lists the files for a save: names as in DIR, paths of the held files. */
-cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold,
-                                      struct cleat__run_contents *contents,
+cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold, struct cleat__run_contents *contents,
                                       struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Recovers holds of a killed start. Moves the newest one that was complete back into `dir`, if DIR has no checkpoint as
  * new. Removes all other leftover holds; with `wanted` false, all of them. *step is the recovered step; -1: none. */
 cleat_status cleat__run_holds_recover(struct cleat__run_holds *holds, const char *dir,
-                                      const struct cleat__run_layout *layout, const char *pattern,
-                                      bool wanted, int64_t *step, struct cleat_error *err);
+                                      const struct cleat__run_layout *layout, const char *pattern, bool wanted,
+                                      int64_t *step, struct cleat_error *err);
 
 #endif

@@ -40,14 +40,13 @@ static bool make_key(const struct cleat__run_state *state, char key[2 * KEY_BYTE
   return true;
 }
 
-cleat_status cleat__run_holds_open(struct cleat__run_holds *holds,
-                                   const struct cleat__run_state *state, struct cleat_error *err) {
+cleat_status cleat__run_holds_open(struct cleat__run_holds *holds, const struct cleat__run_state *state,
+                                   struct cleat_error *err) {
   char key[2 * KEY_BYTES + 1];
   struct rlimit limit;
   *holds = (struct cleat__run_holds){.boot_known = state->boot[0] != '\0'};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-    holds->descriptors_max =
-        limit.rlim_cur > UINT16_MAX ? UINT16_MAX : (unsigned)limit.rlim_cur / DESCRIPTORS_DIVISOR;
+    holds->descriptors_max = limit.rlim_cur > UINT16_MAX ? UINT16_MAX : (unsigned)limit.rlim_cur / DESCRIPTORS_DIVISOR;
   holds->root = cleat__strprintf("%s/held", state->folder);
   if (holds->root && make_key(state, key))
     holds->folder = cleat__strprintf("%s/%s", holds->root, key);
@@ -105,9 +104,8 @@ static bool is_whole(const char *folder, const struct cleat__run_scan *scan) {
 }
 
 /* Takes the leftover if it is complete and the newest so far. */
-static cleat_status consider(const char *folder, const struct cleat__run_layout *layout,
-                             const char *pattern, struct leftover *newest,
-                             struct cleat_error *err) {
+static cleat_status consider(const char *folder, const struct cleat__run_layout *layout, const char *pattern,
+                             struct leftover *newest, struct cleat_error *err) {
   struct leftover fresh = {.folder = cleat__strdup(folder)};
   struct cleat_error ignored;
   if (!fresh.folder)
@@ -123,9 +121,8 @@ static cleat_status consider(const char *folder, const struct cleat__run_layout 
   return CLEAT_OK;
 }
 
-static cleat_status find_newest(const struct cleat__run_holds *holds,
-                                const struct cleat__run_layout *layout, const char *pattern,
-                                struct leftover *newest, struct cleat_error *err) {
+static cleat_status find_newest(const struct cleat__run_holds *holds, const struct cleat__run_layout *layout,
+                                const char *pattern, struct leftover *newest, struct cleat_error *err) {
   struct cleat__run_names names = {0};
   DIR *folder = opendir(holds->folder);
   if (!folder)
@@ -134,8 +131,7 @@ static cleat_status find_newest(const struct cleat__run_holds *holds,
   closedir(folder);
   for (size_t i = 0; status == CLEAT_OK && i < names.count; i++) {
     char *path = cleat__strprintf("%s/%s", holds->folder, names.items[i]);
-    status =
-        path ? consider(path, layout, pattern, newest, err) : cleat__error_no_memory(err, "a hold");
+    status = path ? consider(path, layout, pattern, newest, err) : cleat__error_no_memory(err, "a hold");
     cleat__free(path);
   }
   cleat__run_names_clear(&names);
@@ -150,8 +146,7 @@ static bool has_as_good(const struct cleat__run_scan *scan, int64_t step) {
 
 /* Moves the checkpoint into DIR by renames. The name that tells the tool that the rest exists goes last. Anything in
  * its place belongs to an incomplete checkpoint; it goes into the hold's folder, and is removed with it. */
-static cleat_status put_back(const struct leftover *leftover, const char *dir,
-                             struct cleat_error *err) {
+static cleat_status put_back(const struct leftover *leftover, const char *dir, struct cleat_error *err) {
   const struct cleat__run_found *found = found_of(leftover);
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < found->entry_count; i++) {
@@ -170,12 +165,11 @@ static cleat_status put_back(const struct leftover *leftover, const char *dir,
 }
 
 cleat_status cleat__run_holds_recover(struct cleat__run_holds *holds, const char *dir,
-                                      const struct cleat__run_layout *layout, const char *pattern,
-                                      bool wanted, int64_t *step, struct cleat_error *err) {
+                                      const struct cleat__run_layout *layout, const char *pattern, bool wanted,
+                                      int64_t *step, struct cleat_error *err) {
   struct leftover newest = {0};
   struct cleat__run_scan scan;
-  cleat_status status =
-      wanted && holds->boot_known ? find_newest(holds, layout, pattern, &newest, err) : CLEAT_OK;
+  cleat_status status = wanted && holds->boot_known ? find_newest(holds, layout, pattern, &newest, err) : CLEAT_OK;
   const struct cleat__run_found *found = found_of(&newest);
   *step = -1;
   if (status == CLEAT_OK && found) {

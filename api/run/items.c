@@ -82,8 +82,7 @@ static bool is_busy(const struct cleat__run_item *item) {
   return item->state == CLEAT__RUN_SAVING || item->deleting || item->lent;
 }
 
-static bool may_have_changed(const struct cleat__run_item *item,
-                             const struct cleat__run_watch *watch) {
+static bool may_have_changed(const struct cleat__run_item *item, const struct cleat__run_watch *watch) {
   if (!watch || item->relinked || item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY)
     return true;
   for (size_t i = 0; i < item->found.entry_count; i++) {
@@ -270,8 +269,7 @@ static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat_
 
 /* Another name now stands for the step, and the old name still exists. So this is a newer version, and not the rest of
  * a removal. It is treated like a checkpoint that is seen for the first time. */
-static void take_name(struct cleat__run_item *item, const struct cleat__run_found *found,
-                      const char *dir) {
+static void take_name(struct cleat__run_item *item, const struct cleat__run_found *found, const char *dir) {
   struct stat info;
   if (strcmp(item->found.path, found->path) == 0)
     return;
@@ -283,8 +281,8 @@ static void take_name(struct cleat__run_item *item, const struct cleat__run_foun
   cleat__free(before);
 }
 
-static cleat_status enter(struct cleat__run_items *items, struct cleat__run_found *found,
-                          const char *dir, struct cleat_error *err) {
+static cleat_status enter(struct cleat__run_items *items, struct cleat__run_found *found, const char *dir,
+                          struct cleat_error *err) {
   size_t at = at_step(items, found->step);
   if (at == items->count || items->items[at]->found.step != found->step)
     return add(items, at, found, err);
@@ -309,8 +307,7 @@ static void drop_gone(struct cleat__run_items *items) {
       items->items[kept++] = item;
       continue;
     }
-    items->passed_by +=
-        item->whole_ms > 0 && (item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY);
+    items->passed_by += item->whole_ms > 0 && (item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY);
     item_free(item);
   }
   items->count = kept;
@@ -325,8 +322,7 @@ static bool has_newer(const struct cleat__run_items *items, size_t than) {
   return false;
 }
 
-static cleat_status check_item(struct cleat__run_items *items, size_t at,
-                               const struct cleat__run_settling *settling,
+static cleat_status check_item(struct cleat__run_items *items, size_t at, const struct cleat__run_settling *settling,
                                struct cleat_error *err) {
   struct cleat__run_item *item = items->items[at];
   int64_t now_ms = settling->now_ms;
@@ -343,8 +339,7 @@ static cleat_status check_item(struct cleat__run_items *items, size_t at,
 }
 
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
-                                     const struct cleat__run_settling *settling,
-                                     struct cleat_error *err) {
+                                     const struct cleat__run_settling *settling, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < items->count; i++)
     items->items[i]->gone = true;
@@ -376,8 +371,8 @@ int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet
 
 /* ---- Choosing ---------------------------------------------------------------------------------- */
 
-struct cleat__run_item *cleat__run_items_next(struct cleat__run_items *items, bool newest_first,
-                                              int64_t now_ms, int64_t *retry_ms) {
+struct cleat__run_item *cleat__run_items_next(struct cleat__run_items *items, bool newest_first, int64_t now_ms,
+                                              int64_t *retry_ms) {
   struct cleat__run_item *next = NULL;
   *retry_ms = -1;
   for (size_t i = 0; i < items->count; i++) {

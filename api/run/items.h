@@ -36,17 +36,17 @@ enum cleat__run_item_state {
 struct cleat__run_item {
   struct cleat__run_found found; /* not modified while the item is being saved or deleted */
   enum cleat__run_item_state state;
-  bool lent;                    /* the saver reads `found` for a final state */
-  bool deleting;                /* the saver is deleting it */
-  bool gone;                    /* not in DIR any more */
-  bool committed;               /* by this process, even if its files have changed since */
-  struct cleat__run_hold *hold; /* NULL: not held. The saver owns it while SAVING */
-  bool alone;                   /* held, and no longer complete in DIR */
-  bool fresh;       /* seen before it had its sign, or new since the first scan; not held since */
-  bool relinked;    /* holding changed the ctime of its inodes */
-  bool unheld;      /* it cannot be held, and that was reported */
-  int64_t whole_ms; /* when it was first seen complete; 0: never */
-  bool counted;     /* behind.h has counted it as not stored */
+  bool lent;                           /* the saver reads `found` for a final state */
+  bool deleting;                       /* the saver is deleting it */
+  bool gone;                           /* not in DIR any more */
+  bool committed;                      /* by this process, even if its files have changed since */
+  struct cleat__run_hold *hold;        /* NULL: not held. The saver owns it while SAVING */
+  bool alone;                          /* held, and no longer complete in DIR */
+  bool fresh;                          /* seen before it had its sign, or new since the first scan; not held since */
+  bool relinked;                       /* holding changed the ctime of its inodes */
+  bool unheld;                         /* it cannot be held, and that was reported */
+  int64_t whole_ms;                    /* when it was first seen complete; 0: never */
+  bool counted;                        /* behind.h has counted it as not stored */
   char fingerprint[CLEAT__RUN_ID_MAX]; /* as last seen; "": could not be read */
   char id[CLEAT__RUN_ID_MAX];          /* the id, as last seen */
   /* why its files cannot be listed, such as a link to a folder; or OK */
@@ -87,8 +87,7 @@ struct cleat__run_settling {
 /* Takes over the findings of a scan (which is empty afterwards), and checks the files of items that may have changed.
  * Errors: NO_MEMORY. */
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
-                                     const struct cleat__run_settling *settling,
-                                     struct cleat_error *err);
+                                     const struct cleat__run_settling *settling, struct cleat_error *err);
 
 /* Makes one of the moves above. */
 void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state);
@@ -113,8 +112,8 @@ int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet
 
 /* The item to save next: with the lowest or the highest step. NULL: none is ready now. *retry_ms is then the time of
  * the next retry; -1: none. */
-struct cleat__run_item *cleat__run_items_next(struct cleat__run_items *items, bool newest_first,
-                                              int64_t now_ms, int64_t *retry_ms);
+struct cleat__run_item *cleat__run_items_next(struct cleat__run_items *items, bool newest_first, int64_t now_ms,
+                                              int64_t *retry_ms);
 
 /* The oldest stored item, if more than `keep` are stored. NULL: none. `keep` 0: all stay. */
 struct cleat__run_item *cleat__run_items_outdated(struct cleat__run_items *items, unsigned keep);

@@ -14,8 +14,8 @@ static bool is_waiting(const struct cleat__run_item *item) {
 static struct cleat__run_item *newest_whole(const struct cleat__run_items *items) {
   for (size_t i = items->count; i-- > 0;) {
     struct cleat__run_item *item = items->items[i];
-    bool whole = cleat__run_item_is_whole(item) &&
-                 (item->found.has_sign || item->hold || item->state == CLEAT__RUN_READY);
+    bool whole =
+        cleat__run_item_is_whole(item) && (item->found.has_sign || item->hold || item->state == CLEAT__RUN_READY);
     if (is_waiting(item) && whole && !item->deleting)
       return item;
   }
@@ -57,19 +57,17 @@ static bool is_as_seen(const struct cleat__run_item *item, const struct cleat__r
   return strcmp(id, item->id) == 0;
 }
 
-static cleat_status hold(struct cleat__run_item *item, struct cleat__run_holds *holds,
-                         const char *dir, struct cleat_error *err) {
+static cleat_status hold(struct cleat__run_item *item, struct cleat__run_holds *holds, const char *dir,
+                         struct cleat_error *err) {
   struct cleat__run_hold *made = NULL;
   bool settled = item->state == CLEAT__RUN_READY;
-  cleat_status status =
-      cleat__run_hold_make(holds, dir, &item->found, item->fresh, settled, &made, err);
+  cleat_status status = cleat__run_hold_make(holds, dir, &item->found, item->fresh, settled, &made, err);
   item->relinked = true; /* also after a failure, which may have linked some files */
   if (status != CLEAT_OK)
     return status;
   if (settled && !is_as_seen(item, made)) {
     cleat__run_hold_drop(made);
-    return cleat__error_set(err, CLEAT_CHANGED, "'%s' changed before it was held",
-                            item->found.path);
+    return cleat__error_set(err, CLEAT_CHANGED, "'%s' changed before it was held", item->found.path);
   }
   item->hold = made;
   item->fresh = false;
@@ -81,15 +79,14 @@ static bool is_moving(cleat_status status) {
   return status == CLEAT_CHANGED || status == CLEAT_NOT_FOUND;
 }
 
-bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds,
-                            const char *dir, struct cleat_error *err) {
+bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds, const char *dir,
+                            struct cleat_error *err) {
   struct cleat__run_item *newest = newest_whole(items);
   for (size_t i = 0; i < items->count; i++) {
     struct cleat__run_item *item = items->items[i];
     /* The last checkpoint of a job may be its only copy if it could not be saved. The next start recovers it. */
     bool last = item->alone && !newest;
-    if (item->hold &&
-        (item->state == CLEAT__RUN_STORED || (item->state == CLEAT__RUN_LEFT && !last)))
+    if (item->hold && (item->state == CLEAT__RUN_STORED || (item->state == CLEAT__RUN_LEFT && !last)))
       cleat__run_item_let_go(item);
   }
   if (!newest || newest->hold || newest->unheld)
@@ -100,8 +97,8 @@ bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_ho
   return !newest->unheld;
 }
 
-bool cleat__run_keep_for_save(struct cleat__run_items *items, struct cleat__run_holds *holds,
-                              const char *dir, struct cleat__run_item *item) {
+bool cleat__run_keep_for_save(struct cleat__run_items *items, struct cleat__run_holds *holds, const char *dir,
+                              struct cleat__run_item *item) {
   struct cleat_error ignored;
   if (item->hold || item->unheld)
     return true;

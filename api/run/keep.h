@@ -13,13 +13,13 @@
 
 /* Call it after each scan. Holds the newest complete checkpoint, and drops holds that are not needed any more. False:
  * the newest cannot be held. *err says why, and it is reported for the first time. */
-bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds,
-                            const char *dir, struct cleat_error *err);
+bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds, const char *dir,
+                            struct cleat_error *err);
 
 /* Call it before a save. Holds a checkpoint that is ready. False: it changed since it was checked, and must be checked
  * again. If it cannot be held, returns true, and it is saved from DIR. */
-bool cleat__run_keep_for_save(struct cleat__run_items *items, struct cleat__run_holds *holds,
-                              const char *dir, struct cleat__run_item *item);
+bool cleat__run_keep_for_save(struct cleat__run_items *items, struct cleat__run_holds *holds, const char *dir,
+                              struct cleat__run_item *item);
 
 size_t cleat__run_keep_count(const struct cleat__run_items *items);
 

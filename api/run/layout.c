@@ -55,20 +55,17 @@ static bool is_clean(const char *name) {
 
 /* ---- candidates ---------------------------------------------------------------------------------- */
 
-static bool is_kind(const struct work *work, const struct cleat__run_layout *layout,
-                    const char *name) {
+static bool is_kind(const struct work *work, const struct cleat__run_layout *layout, const char *name) {
   struct stat info;
   unsigned kinds = layout->kinds;
   if (layout->patterned && work->context.pattern)
     kinds |= CLEAT__RUN_FILE;
   if (fstatat(work->context.dir, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return false;
-  return (S_ISDIR(info.st_mode) && kinds & CLEAT__RUN_FOLDER) ||
-         (S_ISREG(info.st_mode) && kinds & CLEAT__RUN_FILE);
+  return (S_ISDIR(info.st_mode) && kinds & CLEAT__RUN_FOLDER) || (S_ISREG(info.st_mode) && kinds & CLEAT__RUN_FILE);
 }
 
-static bool try_recipe(const struct work *work, size_t order, const char *name,
-                       struct candidate *candidate) {
+static bool try_recipe(const struct work *work, size_t order, const char *name, struct candidate *candidate) {
   const struct cleat__run_layout *layout = cleat__run_recipes[order];
   struct cleat__run_mark mark = {0};
   if (work->layout && work->layout != layout)
@@ -122,8 +119,7 @@ static cleat_status read_below(struct work *work, const char *below, struct clea
   return status;
 }
 
-static cleat_status read_names(struct work *work, DIR *folder, const char *dir,
-                               struct cleat_error *err) {
+static cleat_status read_names(struct work *work, DIR *folder, const char *dir, struct cleat_error *err) {
   cleat_status status = cleat__run_names_read(&work->names, folder, dir, false, err);
   for (size_t i = 0; cleat__run_recipes[i] && status == CLEAT_OK; i++) {
     const struct cleat__run_layout *layout = cleat__run_recipes[i];
@@ -222,8 +218,8 @@ void cleat__run_found_clear(struct cleat__run_found *found) {
 }
 
 /* Makes a checkpoint from `count` names, and takes them. */
-static cleat_status make_found(struct candidate *candidates, size_t count,
-                               struct cleat__run_found *found, struct cleat_error *err) {
+static cleat_status make_found(struct candidate *candidates, size_t count, struct cleat__run_found *found,
+                               struct cleat_error *err) {
   const struct cleat__run_layout *layout = candidates->layout;
   found->path = cleat__strdup(layout->flat ? "." : candidates->name);
   found->entries = cleat__calloc(count, sizeof *found->entries);
@@ -238,11 +234,9 @@ static cleat_status make_found(struct candidate *candidates, size_t count,
 
 /* Reads the checkpoint's file lists. Its sign says only that everything has been written, possibly to the disks of
  * several machines. */
-static cleat_status check_lists(struct work *work, struct cleat__run_found *found,
-                                struct cleat_error *err) {
+static cleat_status check_lists(struct work *work, struct cleat__run_found *found, struct cleat_error *err) {
   struct cleat__run_list list;
-  cleat_status status =
-      cleat__run_list_read(work->lists, work->context.dir, found->path, &list, err);
+  cleat_status status = cleat__run_list_read(work->lists, work->context.dir, found->path, &list, err);
   if (status != CLEAT_OK)
     return status;
   if (list.cut || list.missing.count) {
@@ -260,18 +254,15 @@ static cleat_status check_lists(struct work *work, struct cleat__run_found *foun
   return CLEAT_OK;
 }
 
-static cleat_status add_found(struct work *work, struct candidate *candidates, size_t count,
-                              struct cleat_error *err) {
+static cleat_status add_found(struct work *work, struct candidate *candidates, size_t count, struct cleat_error *err) {
   struct cleat__run_scan *scan = &work->scan;
-  struct cleat__run_found *items =
-      cleat__grow(scan->items, &scan->capacity, scan->count, sizeof *items);
+  struct cleat__run_found *items = cleat__grow(scan->items, &scan->capacity, scan->count, sizeof *items);
   if (!items)
     return no_memory(err);
   scan->items = items;
   const struct cleat__run_layout *layout = candidates->layout;
   struct cleat__run_found *found = &items[scan->count++];
-  *found = (struct cleat__run_found){
-      .layout = layout, .step = candidates->mark.step, .settle_ms = layout->settle_ms};
+  *found = (struct cleat__run_found){.layout = layout, .step = candidates->mark.step, .settle_ms = layout->settle_ms};
   cleat_status status = make_found(candidates, count, found, err);
   if (status == CLEAT_OK && layout->inspect)
     status = layout->inspect(&work->context, found, err);
@@ -311,15 +302,14 @@ static void clear_work(struct work *work) {
   cleat__free(work->candidates);
 }
 
-cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout,
-                                    const char *pattern, struct cleat__run_scan *scan,
-                                    struct cleat_error *err) {
+cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                    struct cleat__run_scan *scan, struct cleat_error *err) {
   return cleat__run_layout_scan_again(dir, layout, pattern, NULL, scan, err);
 }
 
-cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout,
-                                          const char *pattern, struct cleat__run_lists *lists,
-                                          struct cleat__run_scan *scan, struct cleat_error *err) {
+cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                          struct cleat__run_lists *lists, struct cleat__run_scan *scan,
+                                          struct cleat_error *err) {
   struct work work = {.layout = layout->match ? layout : NULL, .lists = lists};
   DIR *folder = opendir(dir);
   if (!folder)

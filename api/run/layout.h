@@ -46,7 +46,7 @@ struct cleat__run_found {
   const struct cleat__run_layout *layout; /* never "auto" */
   int64_t step;                           /* 0 or more */
   char *path;                             /* for CLEAT_RESUME_DIR, relative to DIR; "." is DIR */
-  char **entries; /* names in DIR, or "folder/name", in the order of a restore */
+  char **entries;                         /* names in DIR, or "folder/name", in the order of a restore */
   size_t entry_count;
   bool has_sign;      /* the tool leaves a sign when it is complete */
   bool whole;         /* the sign is there, and all files that it names; false without a sign */
@@ -77,14 +77,12 @@ struct cleat__run_scan {
 /* Lists the checkpoints in the folder `dir`. `pattern` (of fnmatch) is only for "folders"; NULL: every folder with a
  * number in its name. *scan is written on success only, and the caller clears it. A checkpoint that cannot be inspected
  * counts as incomplete. Errors: NOT_FOUND, DENIED, IO, NO_MEMORY. */
-cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout,
-                                    const char *pattern, struct cleat__run_scan *scan,
-                                    struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                    struct cleat__run_scan *scan, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The same, with a cache of the file lists. Entries that no checkpoint uses any more are dropped. */
-cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout,
-                                          const char *pattern, struct cleat__run_lists *lists,
-                                          struct cleat__run_scan *scan,
+cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout, const char *pattern,
+                                          struct cleat__run_lists *lists, struct cleat__run_scan *scan,
                                           struct cleat_error *err) CLEAT_MUST_USE;
 void cleat__run_scan_clear(struct cleat__run_scan *scan);
 

@@ -32,8 +32,7 @@ static void read_tracker(struct cleat__run_scan_context *context) {
     context->tracker_step = step;
 }
 
-void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir,
-                                  const char *pattern) {
+void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir, const char *pattern) {
   *context = (struct cleat__run_scan_context){.dir = dir, .pattern = pattern};
   read_tracker(context);
   read_line(dir, CLEAT__RUN_LATEST, context->latest, sizeof context->latest);
@@ -47,8 +46,7 @@ bool cleat__run_is_tracker(const char *name) {
 
 /* Adds the tracker file `name` to the checkpoint. It is stored with `text`, whatever the file says now. Takes
  * `text`. */
-static cleat_status add_tracker(struct cleat__run_found *found, const char *name, char *text,
-                                struct cleat_error *err) {
+static cleat_status add_tracker(struct cleat__run_found *found, const char *name, char *text, struct cleat_error *err) {
   char *entry = cleat__strdup(name);
   char **entries = cleat__realloc_array(found->entries, found->entry_count + 1, sizeof *entries);
   if (entries)
@@ -81,16 +79,15 @@ static bool has_megatron_end(int dir, const char *folder) {
   return false;
 }
 
-cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context,
-                                         struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                         struct cleat_error *err) {
   bool release = strcmp(found->path, "release") == 0;
   found->has_sign = true;
   if (release)
     found->whole = context->tracker_release;
   else
-    found->whole =
-        context->tracker_step == found->step ||
-        (context->tracker_step > found->step && has_megatron_end(context->dir, found->path));
+    found->whole = context->tracker_step == found->step ||
+                   (context->tracker_step > found->step && has_megatron_end(context->dir, found->path));
   char *text = release ? cleat__strdup("release") : cleat__strprintf("%" PRId64, found->step);
   return add_tracker(found, CLEAT__RUN_TRACKER, text, err);
 }
@@ -110,8 +107,8 @@ static bool has_verl_end(int dir, const char *folder) {
   return cleat__run_sign_is_file_in(dir, folder, "data_0.pt");
 }
 
-cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err) {
   found->has_sign = true;
   found->whole = context->tracker_step == found->step ||
                  (context->tracker_step > found->step && has_verl_end(context->dir, found->path));
@@ -132,10 +129,8 @@ bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, 
   int64_t step;
   size_t digits;
   const char *end = number ? cleat__run_read_number(number, &step, &digits) : NULL;
-  return (end && !*end) ||
-         cleat__run_sign_is_file_in(context->dir, name, "mp_rank_00_model_states.pt") ||
-         cleat__run_sign_is_file_in(context->dir, name,
-                                    "zero_pp_rank_0_mp_rank_00_model_states.pt");
+  return (end && !*end) || cleat__run_sign_is_file_in(context->dir, name, "mp_rank_00_model_states.pt") ||
+         cleat__run_sign_is_file_in(context->dir, name, "zero_pp_rank_0_mp_rank_00_model_states.pt");
 }
 
 /* Checks every file. Rank 0 writes `latest` without waiting for the other ranks, so they may still be writing
@@ -158,8 +153,8 @@ static bool has_whole_states(int dir, const char *folder) {
   return states && !cut;
 }
 
-cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context,
-                                          struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                          struct cleat_error *err) {
   bool told = strcmp(context->latest, found->path) == 0 || context->latest_step > found->step;
   found->has_sign = true;
   found->whole = told && has_whole_states(context->dir, found->path);
@@ -180,11 +175,10 @@ bool cleat__run_claims_nemo(const struct cleat__run_scan_context *context, const
   return has_nemo_files(context->dir, name);
 }
 
-cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole = has_nemo_files(context->dir, found->path) &&
-                 !cleat__run_is_unfinished(context->dir, found->path);
+  found->whole = has_nemo_files(context->dir, found->path) && !cleat__run_is_unfinished(context->dir, found->path);
   return CLEAT_OK;
 }

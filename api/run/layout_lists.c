@@ -91,8 +91,7 @@ static struct cleat__run_list_file *find_known(struct cleat__run_lists *known, c
   for (size_t i = 0; i < known->count; i++)
     if (strcmp(known->files[i].path, path) == 0)
       return &known->files[i];
-  struct cleat__run_list_file *files =
-      cleat__grow(known->files, &known->capacity, known->count, sizeof *files);
+  struct cleat__run_list_file *files = cleat__grow(known->files, &known->capacity, known->count, sizeof *files);
   if (!files)
     return NULL;
   known->files = files;
@@ -109,8 +108,7 @@ static bool is_inside(const char *name) {
   for (const char *at = name; at; at = strchr(at, '/')) {
     at += *at == '/';
     size_t length = strcspn(at, "/");
-    if (length == 0 || (length == 1 && at[0] == '.') ||
-        (length == 2 && at[0] == '.' && at[1] == '.'))
+    if (length == 0 || (length == 1 && at[0] == '.') || (length == 2 && at[0] == '.' && at[1] == '.'))
       return false;
   }
   return true;
@@ -123,8 +121,7 @@ static cleat_status refuse(struct cleat_error *err, const char *why) {
 /* Parses PyTorch's Metadata. Its storage_data has a _StorageInfo for each piece of a tensor. */
 static cleat_status parse_pickle(const char *text, size_t size, struct cleat__run_list_file *file,
                                  struct cleat_error *err) {
-  static const struct cleat__run_pickle_query query = {.class_name = "_StorageInfo",
-                                                       .text_key = "relative_path"};
+  static const struct cleat__run_pickle_query query = {.class_name = "_StorageInfo", .text_key = "relative_path"};
   struct cleat__run_pickle_answer answer;
   cleat_status status = cleat__run_pickle_read(text, size, &query, &answer, err);
   file->cut = answer.cut;
@@ -140,8 +137,7 @@ static void read_file_names(struct cleat__json_reader *reader, struct cleat__run
     const char *last = names->count ? names->items[names->count - 1] : "";
     if (memchr(name.bytes, '\0', name.length)) {
       cleat__json_refuse(reader, "a name with a NUL");
-    } else if (!names->count || strlen(last) != name.length ||
-               memcmp(last, name.bytes, name.length) != 0) {
+    } else if (!names->count || strlen(last) != name.length || memcmp(last, name.bytes, name.length) != 0) {
       char *copy = cleat__strndup(name.bytes, name.length);
       if (!copy || cleat__run_names_add(names, copy, reader->err) != CLEAT_OK)
         cleat__json_refuse_memory(reader);
@@ -170,11 +166,10 @@ static cleat_status parse_index(const char *text, size_t size, struct cleat__run
   return reader.status;
 }
 
-static cleat_status parse(const char *name, const char *text, size_t size,
-                          struct cleat__run_list_file *file, struct cleat_error *err) {
+static cleat_status parse(const char *name, const char *text, size_t size, struct cleat__run_list_file *file,
+                          struct cleat_error *err) {
   bool pickle = strcmp(name, ".metadata") == 0;
-  cleat_status status =
-      pickle ? parse_pickle(text, size, file, err) : parse_index(text, size, file, err);
+  cleat_status status = pickle ? parse_pickle(text, size, file, err) : parse_index(text, size, file, err);
   cleat__run_names_sort(&file->names);
   cleat__run_names_unique(&file->names);
   for (size_t i = 0; i < file->names.count && status == CLEAT_OK; i++)
@@ -206,8 +201,8 @@ static char *read_all(int fd, size_t size, struct cleat_error *err) {
 }
 
 /* Reads the file into the entry. An error becomes the entry's doubt. */
-static cleat_status fill(struct cleat__run_list_file *file, const char *name, int fd,
-                         const struct stat *info, struct cleat_error *err) {
+static cleat_status fill(struct cleat__run_list_file *file, const char *name, int fd, const struct stat *info,
+                         struct cleat_error *err) {
   struct cleat__run_list_file fresh = {.path = file->path, .info = *info};
   bool states = cleat__run_numbers_is_states(name);
   size_t size = (size_t)info->st_size;
@@ -237,14 +232,13 @@ static cleat_status fill(struct cleat__run_list_file *file, const char *name, in
 }
 
 /* Adds what the entry says to the checkpoint's list. */
-static cleat_status take(struct work *work, const struct cleat__run_list_file *file,
-                         const char *folder) {
+static cleat_status take(struct work *work, const struct cleat__run_list_file *file, const char *folder) {
   struct cleat__run_list *list = work->list;
   cleat_status status = CLEAT_OK;
   list->cut = list->cut || file->cut;
   if (file->doubt && !list->doubt) {
-    list->doubt = cleat__strprintf("'%s', which names the checkpoint's files, cannot be read: %s",
-                                   file->path, file->doubt);
+    list->doubt =
+        cleat__strprintf("'%s', which names the checkpoint's files, cannot be read: %s", file->path, file->doubt);
     status = list->doubt ? CLEAT_OK : no_memory(work->err);
   }
   for (size_t i = 0; i < file->names.count && status == CLEAT_OK; i++) {
@@ -256,8 +250,8 @@ static cleat_status take(struct work *work, const struct cleat__run_list_file *f
 }
 
 /* Reads the list `name` of `folder`. It is at `at` below `dir`. O_NONBLOCK: a pipe of that name must not block. */
-static cleat_status read_list(struct work *work, int dir, const char *at, const char *folder,
-                              const char *name, long *rows) {
+static cleat_status read_list(struct work *work, int dir, const char *at, const char *folder, const char *name,
+                              long *rows) {
   struct cleat__run_lists own = {0};
   struct cleat__run_lists *known = work->known ? work->known : &own;
   struct stat info;
@@ -295,35 +289,30 @@ static bool ends_with(const char *name, const char *end) {
 
 static bool is_list(const char *name) {
   return strcmp(name, ".metadata") == 0 || cleat__run_numbers_is_states(name) ||
-         (name[0] != '.' &&
-          (ends_with(name, ".safetensors.index.json") || ends_with(name, ".bin.index.json")));
+         (name[0] != '.' && (ends_with(name, ".safetensors.index.json") || ends_with(name, ".bin.index.json")));
 }
 
 static bool is_folder(int dir, const char *name) {
   struct stat info;
-  return name[0] != '.' && fstatat(dir, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISDIR(info.st_mode);
+  return name[0] != '.' && fstatat(dir, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
 }
 
-static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder,
-                               unsigned depth);
+static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder, unsigned depth);
 
-static cleat_status read_entry(struct work *work, int dir, const char *folder, const char *name,
-                               unsigned depth, long *rows) {
+static cleat_status read_entry(struct work *work, int dir, const char *folder, const char *name, unsigned depth,
+                               long *rows) {
   if (is_list(name))
     return read_list(work, dir, name, folder, name, rows);
   if (depth >= DEPTH_MAX || !is_folder(dir, name))
     return CLEAT_OK;
   char *below = join(folder, name);
-  cleat_status status =
-      below ? read_lists(work, dir, name, below, depth + 1) : no_memory(work->err);
+  cleat_status status = below ? read_lists(work, dir, name, below, depth + 1) : no_memory(work->err);
   cleat__free(below);
   return status;
 }
 
 /* Reads the lists in the folder `name` of `parent`. Its path in the checkpoint is `folder`. */
-static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder,
-                               unsigned depth) {
+static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder, unsigned depth) {
   struct cleat__run_names names = {0};
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *handle = fd >= 0 ? fdopendir(fd) : NULL;
@@ -389,19 +378,16 @@ struct range {
 static size_t count_below(const struct range *range, size_t length) {
   const char *first = range->files[0].name + range->prefix;
   size_t count = 1;
-  while (count < range->count &&
-         strncmp(range->files[count].name + range->prefix, first, length + 1) == 0)
+  while (count < range->count && strncmp(range->files[count].name + range->prefix, first, length + 1) == 0)
     count++;
   return count;
 }
 
-static cleat_status read_listed_lists(struct work *work, const struct range *range,
-                                      const char *folder, unsigned depth);
+static cleat_status read_listed_lists(struct work *work, const struct range *range, const char *folder, unsigned depth);
 
 /* Like read_entry(), for the first entry of the range: a file, or a folder with everything below it. */
-static cleat_status read_listed_entry(struct work *work, const struct range *range,
-                                      const char *folder, const char *name, unsigned depth,
-                                      long *rows) {
+static cleat_status read_listed_entry(struct work *work, const struct range *range, const char *folder,
+                                      const char *name, unsigned depth, long *rows) {
   const char *path = range->files[0].path;
   size_t length = strlen(name);
   if (range->files[0].name[range->prefix + length] == '\0')
@@ -410,14 +396,13 @@ static cleat_status read_listed_entry(struct work *work, const struct range *ran
     return CLEAT_OK;
   struct range inside = {range->files, range->count, range->prefix + length + 1};
   char *below = join(folder, name);
-  cleat_status status =
-      below ? read_listed_lists(work, &inside, below, depth + 1) : no_memory(work->err);
+  cleat_status status = below ? read_listed_lists(work, &inside, below, depth + 1) : no_memory(work->err);
   cleat__free(below);
   return status;
 }
 
-static cleat_status read_listed_lists(struct work *work, const struct range *range,
-                                      const char *folder, unsigned depth) {
+static cleat_status read_listed_lists(struct work *work, const struct range *range, const char *folder,
+                                      unsigned depth) {
   struct cleat__run_names names = {0};
   struct range rest = *range;
   long rows = 0;
@@ -452,8 +437,7 @@ cleat_status cleat__run_list_of(const struct cleat_file *files, size_t count, co
     range.files++;
     count--;
   }
-  while (prefix && range.count < count &&
-         strncmp(range.files[range.count].name, prefix, range.prefix) == 0)
+  while (prefix && range.count < count && strncmp(range.files[range.count].name, prefix, range.prefix) == 0)
     range.count++;
   if (status == CLEAT_OK)
     status = read_listed_lists(&work, &range, "", 1);

@@ -34,15 +34,13 @@ struct cleat__run_lists {
  * may be NULL. *list is written on success only, and the caller clears it. A file that cannot be opened is not a list.
  * Errors: NO_MEMORY. */
 cleat_status cleat__run_list_read(struct cleat__run_lists *known, int dir, const char *path,
-                                  struct cleat__run_list *list,
-                                  struct cleat_error *err) CLEAT_MUST_USE;
+                                  struct cleat__run_list *list, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The same for files that are already listed, wherever their bytes are. `files` is sorted by name; `path` is the
  * checkpoint's path in these names. A file without a path in the file system is not read. list->missing stays empty.
  * Errors: NO_MEMORY. */
 cleat_status cleat__run_list_of(const struct cleat_file *files, size_t count, const char *path,
-                                struct cleat__run_list *list,
-                                struct cleat_error *err) CLEAT_MUST_USE;
+                                struct cleat__run_list *list, struct cleat_error *err) CLEAT_MUST_USE;
 void cleat__run_list_clear(struct cleat__run_list *list);
 
 /* Drops the cached lists that were not used since the last call. */

@@ -45,8 +45,8 @@ static bool match_loose(const char *name, const char *prefix, struct cleat__run_
   return true;
 }
 
-bool cleat__run_match_plain(const struct cleat__run_layout *layout, const char *pattern,
-                            const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_plain(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                            struct cleat__run_mark *mark) {
   (void)pattern;
   return match_loose(name, layout->prefix, mark);
 }
@@ -60,15 +60,15 @@ static bool match_exact(const char *name, const char *prefix, int width, const c
   return end && is_padded(number, digits, width) && strcmp(end, suffix) == 0;
 }
 
-bool cleat__run_match_padded(const struct cleat__run_layout *layout, const char *pattern,
-                             const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_padded(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                             struct cleat__run_mark *mark) {
   (void)pattern;
   return match_exact(name, layout->prefix, layout->width, layout->suffix, mark);
 }
 
 /* step-N is torchtitan's name. Many scripts that call DCP directly write step_N. */
-bool cleat__run_match_dcp(const struct cleat__run_layout *layout, const char *pattern,
-                          const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_dcp(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                          struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
   if (match_loose(name, "step-", mark))
     return true;
@@ -77,8 +77,8 @@ bool cleat__run_match_dcp(const struct cleat__run_layout *layout, const char *pa
 }
 
 /* torchtune itself uses step_N only if there is no epoch_N. */
-bool cleat__run_match_torchtune(const struct cleat__run_layout *layout, const char *pattern,
-                                const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_torchtune(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                                struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
   if (match_loose(name, "epoch_", mark))
     return true;
@@ -86,8 +86,8 @@ bool cleat__run_match_torchtune(const struct cleat__run_layout *layout, const ch
   return mark->minor;
 }
 
-bool cleat__run_match_megatron(const struct cleat__run_layout *layout, const char *pattern,
-                               const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_megatron(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                               struct cleat__run_mark *mark) {
   mark->version = -1; /* iter_0000000 is a trained checkpoint, `release` a converted one */
   if (strcmp(name, "release") == 0)
     return true;
@@ -99,8 +99,8 @@ bool cleat__run_match_megatron(const struct cleat__run_layout *layout, const cha
 static bool find_metric(const char *name, const char *key, int64_t *number) {
   size_t digits;
   for (const char *at = name; (at = strstr(at, key)) != NULL; at++) {
-    bool inside = at > name && (is_digit(at[-1]) || (at[-1] >= 'a' && at[-1] <= 'z') ||
-                                (at[-1] >= 'A' && at[-1] <= 'Z'));
+    bool inside =
+        at > name && (is_digit(at[-1]) || (at[-1] >= 'a' && at[-1] <= 'z') || (at[-1] >= 'A' && at[-1] <= 'Z'));
     if (!inside && cleat__run_read_number(at + strlen(key), number, &digits))
       return true;
   }
@@ -118,8 +118,8 @@ static int64_t read_version(const char *name, size_t stem) {
   return cleat__run_read_number(name + begin, &version, &digits) ? version : 0;
 }
 
-bool cleat__run_match_lightning(const struct cleat__run_layout *layout, const char *pattern,
-                                const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_lightning(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                                struct cleat__run_mark *mark) {
   (void)pattern;
   size_t length = strlen(name), suffix = strlen(layout->suffix);
   if (length <= suffix || strcmp(name + length - suffix, layout->suffix) != 0)
@@ -143,8 +143,8 @@ static bool match_state(const char *name, struct cleat__run_mark *mark) {
   return behind && is_padded(end + 1, digits, 5) && strcmp(behind, ".bin") == 0;
 }
 
-bool cleat__run_match_llmc(const struct cleat__run_layout *layout, const char *pattern,
-                           const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_llmc(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                           struct cleat__run_mark *mark) {
   (void)pattern;
   return match_exact(name, layout->last, layout->width, "", mark) ||
          match_exact(name, "model_", layout->width, ".bin", mark) || match_state(name, mark);
@@ -153,8 +153,7 @@ bool cleat__run_match_llmc(const struct cleat__run_layout *layout, const char *p
 /* ---- Steps in any name ------------------------------------------------------------------------- */
 
 /* The words that announce a step. The first one that a name has wins: "epoch=2-step=300" is step 300. */
-static const char *const step_words[] = {"step",      "steps", "iter",       "iters",
-                                         "iteration", "ckpt",  "checkpoint", "epoch"};
+static const char *const step_words[] = {"step", "steps", "iter", "iters", "iteration", "ckpt", "checkpoint", "epoch"};
 
 static bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -203,8 +202,8 @@ bool cleat__run_find_step(const char *name, int64_t *step) {
   return last_number(name, step);
 }
 
-bool cleat__run_match_pattern(const struct cleat__run_layout *layout, const char *pattern,
-                              const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_pattern(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                              struct cleat__run_mark *mark) {
   (void)layout;
   return (!pattern || fnmatch(pattern, name, 0) == 0) && cleat__run_find_step(name, &mark->step);
 }
@@ -217,8 +216,8 @@ static bool ends_with(const char *name, const char *end) {
 }
 
 /* The script chooses the tag; DeepSpeed's default is global_stepN. */
-bool cleat__run_match_deepspeed(const struct cleat__run_layout *layout, const char *pattern,
-                                const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_deepspeed(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                                struct cleat__run_mark *mark) {
   (void)pattern;
   if (match_loose(name, layout->prefix, mark))
     return true;
@@ -228,8 +227,8 @@ bool cleat__run_match_deepspeed(const struct cleat__run_layout *layout, const ch
 
 /* Matches "NAME--val_loss=1.23-step=200-consumed_samples=1600.0", and the same with "-last" at the end. NeMo resumes by
  * itself only from "-last". */
-bool cleat__run_match_nemo(const struct cleat__run_layout *layout, const char *pattern,
-                           const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_nemo(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                           struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
   if (ends_with(name, ".ckpt") || !find_metric(name, "step=", &mark->step))
     return false;
@@ -238,8 +237,8 @@ bool cleat__run_match_nemo(const struct cleat__run_layout *layout, const char *p
 }
 
 /* Matches the step alone, or after a prefix that the script chooses: "300", "ckpt_300". */
-bool cleat__run_match_orbax(const struct cleat__run_layout *layout, const char *pattern,
-                            const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_orbax(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                            struct cleat__run_mark *mark) {
   size_t end = strlen(name), begin = end, digits;
   (void)layout, (void)pattern;
   while (begin > 0 && is_digit(name[begin - 1]))
@@ -250,8 +249,8 @@ bool cleat__run_match_orbax(const struct cleat__run_layout *layout, const char *
   return cleat__run_read_number(name + begin, &mark->step, &digits) != NULL;
 }
 
-bool cleat__run_match_accelerate(const struct cleat__run_layout *layout, const char *pattern,
-                                 const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_accelerate(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                                 struct cleat__run_mark *mark) {
   (void)pattern;
   const char *below = cleat__run_after_prefix(name, layout->below);
   bool nested = below && *below == '/';
@@ -262,8 +261,8 @@ bool cleat__run_match_accelerate(const struct cleat__run_layout *layout, const c
 }
 
 /* Matches a file "ep1-ba300-rank0.pt". If the ranks save shards, it is a folder "ep1-ba300". */
-bool cleat__run_match_composer(const struct cleat__run_layout *layout, const char *pattern,
-                               const char *name, struct cleat__run_mark *mark) {
+bool cleat__run_match_composer(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                               struct cleat__run_mark *mark) {
   size_t digits;
   int64_t epoch;
   (void)layout, (void)pattern;

@@ -26,8 +26,8 @@ static cleat_status add(struct work *work, char *name) {
   char *path = NULL;
   if (name)
     path = work->folder[0] ? cleat__strprintf("%s/%s", work->folder, name) : cleat__strdup(name);
-  cleat_status status = path ? cleat__run_names_add(work->wanted, path, work->err)
-                             : cleat__error_no_memory(work->err, "a list of files");
+  cleat_status status =
+      path ? cleat__run_names_add(work->wanted, path, work->err) : cleat__error_no_memory(work->err, "a list of files");
   cleat__free(path);
   cleat__free(name);
   return status;
@@ -159,8 +159,7 @@ static size_t pickle_at(const uint8_t *bytes, size_t size) {
   enum { HEADER_BYTES = 30 };
   if (size < HEADER_BYTES || memcmp(bytes, "PK\3\4", 4) != 0 || bytes[8] || bytes[9])
     return 0;
-  size_t at =
-      HEADER_BYTES + ((size_t)bytes[27] << 8 | bytes[26]) + ((size_t)bytes[29] << 8 | bytes[28]);
+  size_t at = HEADER_BYTES + ((size_t)bytes[27] << 8 | bytes[26]) + ((size_t)bytes[29] << 8 | bytes[28]);
   return at < size ? at : 0;
 }
 
@@ -171,14 +170,13 @@ bool cleat__run_numbers_is_states(const char *name) {
 
 /* With MiCS (mics_shard_size), only the ranks of the first group save their parts. */
 long cleat__run_numbers_rows(const void *bytes, size_t size) {
-  static const struct cleat__run_pickle_query query = {
-      .number_keys = {"dp_world_size", "mics_shard_size"}, .open_end = true};
+  static const struct cleat__run_pickle_query query = {.number_keys = {"dp_world_size", "mics_shard_size"},
+                                                       .open_end = true};
   struct cleat__run_pickle_answer answer;
   struct cleat_error ignored;
   const uint8_t *at = bytes;
   size_t begin = pickle_at(at, size);
-  if (!begin ||
-      cleat__run_pickle_read(at + begin, size - begin, &query, &answer, &ignored) != CLEAT_OK)
+  if (!begin || cleat__run_pickle_read(at + begin, size - begin, &query, &answer, &ignored) != CLEAT_OK)
     return 0;
   int64_t number = answer.numbers[1] > 0 ? answer.numbers[1] : answer.numbers[0];
   cleat__run_pickle_clear(&answer);
@@ -191,10 +189,9 @@ static cleat_status add_grid(struct work *work, const struct grid *grid) {
     return CLEAT_OK;
   for (long row = 0; row < grid->rows; row++)
     for (long column = 0; column < grid->columns && status == CLEAT_OK; column++)
-      status =
-          add(work, grid->has_rows ? cleat__strprintf("%szero_pp_rank_%ld_mp_rank_%02ld%s",
-                                                      grid->prefix, row, column, grid->suffix)
-                                   : cleat__strprintf("mp_rank_%02ld%s", column, grid->suffix));
+      status = add(work, grid->has_rows ? cleat__strprintf("%szero_pp_rank_%ld_mp_rank_%02ld%s", grid->prefix, row,
+                                                           column, grid->suffix)
+                                        : cleat__strprintf("mp_rank_%02ld%s", column, grid->suffix));
   return status;
 }
 
@@ -212,9 +209,8 @@ static cleat_status add_grids(struct work *work, const struct cleat__run_names *
   return status;
 }
 
-cleat_status cleat__run_numbers_add(const char *folder, const struct cleat__run_names *here,
-                                    long rows, struct cleat__run_names *wanted,
-                                    struct cleat_error *err) {
+cleat_status cleat__run_numbers_add(const char *folder, const struct cleat__run_names *here, long rows,
+                                    struct cleat__run_names *wanted, struct cleat_error *err) {
   struct work work = {.folder = folder, .wanted = wanted, .err = err};
   cleat_status status = add_worlds(&work, here);
   return status == CLEAT_OK ? add_grids(&work, here, rows) : status;

@@ -19,8 +19,7 @@ long cleat__run_numbers_rows(const void *bytes, size_t size);
 
 /* Adds to `wanted` all files that belong with those in `here`, the sorted names in a folder. Each gets "<folder>/" in
  * front unless `folder` is "". `rows`: the number of ranks that the folder's states say, or 0. Errors: NO_MEMORY. */
-cleat_status cleat__run_numbers_add(const char *folder, const struct cleat__run_names *here,
-                                    long rows, struct cleat__run_names *wanted,
-                                    struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_numbers_add(const char *folder, const struct cleat__run_names *here, long rows,
+                                    struct cleat__run_names *wanted, struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

@@ -48,8 +48,8 @@ struct cleat__run_layout {
   /* For "auto": whether a matching name certainly belongs to this recipe. NULL: the name is enough. */
   bool (*claims)(const struct cleat__run_scan_context *context, const char *name);
   /* Sets has_sign and whole (both false before) for the checkpoint. NULL: the tool leaves no sign. */
-  cleat_status (*inspect)(const struct cleat__run_scan_context *context,
-                          struct cleat__run_found *found, struct cleat_error *err);
+  cleat_status (*inspect)(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                          struct cleat_error *err);
 };
 
 /* All recipes except "auto", ending with NULL. "auto" asks them in this order. */
@@ -57,8 +57,8 @@ extern const struct cleat__run_layout *const cleat__run_recipes[];
 
 /* ---- layout_names.c: pure ---- */
 
-typedef bool cleat__run_match_fn(const struct cleat__run_layout *layout, const char *pattern,
-                                 const char *name, struct cleat__run_mark *mark);
+typedef bool cleat__run_match_fn(const struct cleat__run_layout *layout, const char *pattern, const char *name,
+                                 struct cleat__run_mark *mark);
 
 /* Reads digits. Returns what follows. NULL: there are none, or the number is beyond int64_t. */
 const char *cleat__run_read_number(const char *at, int64_t *number, size_t *digits);
@@ -69,10 +69,9 @@ const char *cleat__run_after_prefix(const char *name, const char *prefix);
 /* Finds the step in a name: the number after a word for it, such as "step=300", otherwise the last number. */
 bool cleat__run_find_step(const char *name, int64_t *step);
 
-cleat__run_match_fn cleat__run_match_plain, cleat__run_match_padded, cleat__run_match_dcp,
-    cleat__run_match_torchtune, cleat__run_match_megatron, cleat__run_match_lightning,
-    cleat__run_match_llmc, cleat__run_match_pattern, cleat__run_match_deepspeed,
-    cleat__run_match_nemo, cleat__run_match_orbax, cleat__run_match_accelerate,
+cleat__run_match_fn cleat__run_match_plain, cleat__run_match_padded, cleat__run_match_dcp, cleat__run_match_torchtune,
+    cleat__run_match_megatron, cleat__run_match_lightning, cleat__run_match_llmc, cleat__run_match_pattern,
+    cleat__run_match_deepspeed, cleat__run_match_nemo, cleat__run_match_orbax, cleat__run_match_accelerate,
     cleat__run_match_composer;
 
 /* ---- layout_signs.c ---- */
@@ -101,32 +100,29 @@ bool cleat__run_claims_cleat(const struct cleat__run_scan_context *context, cons
 bool cleat__run_claims_dcp(const struct cleat__run_scan_context *context, const char *name);
 bool cleat__run_claims_torchtune(const struct cleat__run_scan_context *context, const char *name);
 
-cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context,
-                                      struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context,
-                                    struct cleat__run_found *found, struct cleat_error *err);
+cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                      struct cleat_error *err);
+cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                    struct cleat_error *err);
 cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context *context,
-                                            struct cleat__run_found *found,
-                                            struct cleat_error *err);
-cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
-                                          struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err);
+                                            struct cleat__run_found *found, struct cleat_error *err);
+cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                          struct cleat_error *err);
+cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err);
 cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context *context,
-                                            struct cleat__run_found *found,
-                                            struct cleat_error *err);
+                                            struct cleat__run_found *found, struct cleat_error *err);
 bool cleat__run_claims_orbax(const struct cleat__run_scan_context *context, const char *name);
 bool cleat__run_claims_accelerate(const struct cleat__run_scan_context *context, const char *name);
-cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context,
-                                      struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context,
-                                         struct cleat__run_found *found, struct cleat_error *err);
+cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                      struct cleat_error *err);
+cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                         struct cleat_error *err);
 
 /* ---- layout_beside.c ---- */
 
 /* Reads what the recipes share. */
-void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir,
-                                  const char *pattern);
+void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir, const char *pattern);
 
 /* True for the name of a tracker file, which is not a checkpoint. */
 bool cleat__run_is_tracker(const char *name);
@@ -135,13 +131,13 @@ bool cleat__run_claims_megatron(const struct cleat__run_scan_context *context, c
 bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, const char *name);
 bool cleat__run_claims_verl(const struct cleat__run_scan_context *context, const char *name);
 bool cleat__run_claims_nemo(const struct cleat__run_scan_context *context, const char *name);
-cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context,
-                                         struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context,
-                                          struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err);
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                         struct cleat_error *err);
+cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                          struct cleat_error *err);
+cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err);
+cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err);
 
 #endif

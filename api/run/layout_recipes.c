@@ -213,10 +213,9 @@ const char *cleat__run_layout_name(const struct cleat__run_layout *layout) {
 }
 
 const char *const *cleat__run_layout_names(void) {
-  static const char *const names[] = {
-      "auto",      "cleat",      "dcp",         "torchtune", "huggingface", "megatron",
-      "lightning", "llmc",       "infinitrain", "deepspeed", "nemo",        "verl",
-      "orbax",     "accelerate", "composer",    "folders",   NULL};
+  static const char *const names[] = {"auto",      "cleat",      "dcp",         "torchtune", "huggingface", "megatron",
+                                      "lightning", "llmc",       "infinitrain", "deepspeed", "nemo",        "verl",
+                                      "orbax",     "accelerate", "composer",    "folders",   NULL};
   return names;
 }
 

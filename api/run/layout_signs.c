@@ -15,13 +15,7 @@
 #include <unistd.h>
 
 /* Limits. The tools' own names and texts are shorter. */
-enum {
-  PATH_BYTES = 512,
-  TEXT_BYTES = 4096,
-  RANKS_MAX = 1 << 16,
-  ORBAX_BYTES = 1 << 20,
-  ORBAX_DEPTH = 32
-};
+enum { PATH_BYTES = 512, TEXT_BYTES = 4096, RANKS_MAX = 1 << 16, ORBAX_BYTES = 1 << 20, ORBAX_DEPTH = 32 };
 
 bool cleat__run_sign_is_file(int dir, const char *path) {
   struct stat info;
@@ -99,8 +93,7 @@ bool cleat__run_claims_cleat(const struct cleat__run_scan_context *context, cons
 }
 
 static bool has_dcp_sign(int dir, const char *folder) {
-  return cleat__run_sign_is_file_in(dir, folder, ".metadata") ||
-         has_json(dir, folder, "model.safetensors.index.json");
+  return cleat__run_sign_is_file_in(dir, folder, ".metadata") || has_json(dir, folder, "model.safetensors.index.json");
 }
 
 bool cleat__run_claims_dcp(const struct cleat__run_scan_context *context, const char *name) {
@@ -108,22 +101,21 @@ bool cleat__run_claims_dcp(const struct cleat__run_scan_context *context, const 
 }
 
 bool cleat__run_claims_torchtune(const struct cleat__run_scan_context *context, const char *name) {
-  return strncmp(name, "epoch_", 6) == 0 ||
-         cleat__run_sign_is_file_in(context->dir, name, "recipe_state.pt");
+  return strncmp(name, "epoch_", 6) == 0 || cleat__run_sign_is_file_in(context->dir, name, "recipe_state.pt");
 }
 
 /* ---- signs ------------------------------------------------------------------------------------ */
 
-cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context,
-                                      struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                      struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
   found->whole = cleat__run_sign_is_file_in(context->dir, found->path, "manifest.json");
   return CLEAT_OK;
 }
 
-cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context,
-                                    struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                    struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
   found->whole = has_dcp_sign(context->dir, found->path);
@@ -132,12 +124,10 @@ cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *contex
 
 /* In many scripts Accelerate's save_state writes folders of the same name, without this sign. */
 cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context *context,
-                                            struct cleat__run_found *found,
-                                            struct cleat_error *err) {
+                                            struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->whole = has_json(context->dir, found->path, "trainer_state.json");
-  found->has_sign =
-      found->whole || !cleat__run_sign_is_file_in(context->dir, found->path, "random_states_0.pkl");
+  found->has_sign = found->whole || !cleat__run_sign_is_file_in(context->dir, found->path, "random_states_0.pkl");
   /* Several ranks write rng_state_R.pth each. A single rank writes this file. Then nobody writes beside the sign. */
   if (cleat__run_sign_is_file_in(context->dir, found->path, "rng_state.pth"))
     found->settle_ms = CLEAT__RUN_SETTLE_MS;
@@ -158,16 +148,14 @@ enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path) {
   if (length == (ssize_t)sizeof begin && memcmp(bytes, begin, sizeof begin) != 0)
     archive = CLEAT__RUN_NO_ARCHIVE;
   else if (fstat(fd, &info) == 0 && info.st_size > END_BYTES &&
-           pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES &&
-           memcmp(bytes, end, sizeof end) == 0)
+           pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES && memcmp(bytes, end, sizeof end) == 0)
     archive = CLEAT__RUN_ARCHIVE_WHOLE;
   close(fd);
   return archive;
 }
 
 /* Inspects a checkpoint that is one file. False: it is not a file. */
-static bool inspect_file(const struct cleat__run_scan_context *context,
-                         struct cleat__run_found *found) {
+static bool inspect_file(const struct cleat__run_scan_context *context, struct cleat__run_found *found) {
   struct stat info;
   if (fstatat(context->dir, found->path, &info, 0) != 0 || !S_ISREG(info.st_mode))
     return false;
@@ -178,8 +166,8 @@ static bool inspect_file(const struct cleat__run_scan_context *context,
 }
 
 /* A folder comes from a strategy that saves shards. FSDP and ModelParallel write DCP's format, and then meta.pt. */
-cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
-                                          struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                          struct cleat_error *err) {
   (void)err;
   if (inspect_file(context, found)) {
     found->whole = found->whole && !cleat__run_is_unfinished(context->dir, found->path);
@@ -187,8 +175,7 @@ cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *
   }
   bool metadata = cleat__run_sign_is_file_in(context->dir, found->path, ".metadata");
   bool meta = cleat__run_sign_is_file_in(context->dir, found->path, "meta.pt");
-  found->has_sign =
-      metadata || meta || cleat__run_sign_is_file_in(context->dir, found->path, "__0_0.distcp");
+  found->has_sign = metadata || meta || cleat__run_sign_is_file_in(context->dir, found->path, "__0_0.distcp");
   found->whole = metadata && meta;
   return CLEAT_OK;
 }
@@ -196,15 +183,15 @@ cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *
 /* Reads how many ranks write their own state, from the header of the first state. 0: not a file of llm.c. */
 static size_t read_rank_count(int dir, const char *state) {
   int32_t header[3];
-  if (cleat__run_sign_read(dir, state, header, sizeof header) != sizeof header ||
-      header[0] != 20240527 || header[2] < 0)
+  if (cleat__run_sign_read(dir, state, header, sizeof header) != sizeof header || header[0] != 20240527 ||
+      header[2] < 0)
     return 0;
   return (size_t)header[2];
 }
 
 /* DONE alone is not enough: when a checkpoint is deleted, DONE also goes last, after a model and states. */
-cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context,
-                                     struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                     struct cleat_error *err) {
   (void)err;
   bool done = false, model = false;
   size_t states = 0;
@@ -258,12 +245,11 @@ static bool rank_is_done(int dir, const char *folder, int64_t rank) {
 /* The ranks write in parallel, and none waits for all others. So the checkpoint is complete when every rank has a
  * trainer_state.json. */
 cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context *context,
-                                            struct cleat__run_found *found,
-                                            struct cleat_error *err) {
+                                            struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   bool ranks = rank_exists(context->dir, found->path, 0);
-  int64_t world = read_world(context->dir, found->path,
-                             ranks ? "rank_000000/trainer_state.json" : "trainer_state.json");
+  int64_t world =
+      read_world(context->dir, found->path, ranks ? "rank_000000/trainer_state.json" : "trainer_state.json");
   found->has_sign = true;
   found->whole = world > 0;
   if (!ranks || !found->whole)
@@ -305,8 +291,8 @@ bool cleat__run_claims_orbax(const struct cleat__run_scan_context *context, cons
   return cleat__run_sign_is_file_in(context->dir, name, "_CHECKPOINT_METADATA");
 }
 
-cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context,
-                                      struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                      struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
   found->whole = cleat__run_sign_is_file_in(context->dir, found->path, "commit_success.txt") ||
@@ -319,8 +305,8 @@ bool cleat__run_claims_accelerate(const struct cleat__run_scan_context *context,
   return cleat__run_sign_is_file_in(context->dir, name, "random_states_0.pkl");
 }
 
-cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context,
-                                         struct cleat__run_found *found, struct cleat_error *err) {
+cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context, struct cleat__run_found *found,
+                                         struct cleat_error *err) {
   (void)err;
   if (inspect_file(context, found))
     return CLEAT_OK;

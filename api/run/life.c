@@ -39,8 +39,7 @@ bool cleat__run_asks_for_end(int signo) {
 }
 
 enum cleat__run_on_signal cleat__run_life_signal(struct cleat__run_life *life,
-                                                 const struct cleat__run_deadlines *deadlines,
-                                                 int signo) {
+                                                 const struct cleat__run_deadlines *deadlines, int signo) {
   if (!cleat__run_asks_for_end(signo))
     return CLEAT__RUN_ON_SIGNAL_PASS;
   if (life->asked_by == 0)
@@ -51,8 +50,7 @@ enum cleat__run_on_signal cleat__run_life_signal(struct cleat__run_life *life,
   case CLEAT__RUN_RUNNING:
     if (signo != SIGTERM)
       return CLEAT__RUN_ON_SIGNAL_PASS;
-    return deadlines->grace_ms >= 0 ? CLEAT__RUN_ON_SIGNAL_END_GRACE
-                                    : CLEAT__RUN_ON_SIGNAL_PASS_TERM;
+    return deadlines->grace_ms >= 0 ? CLEAT__RUN_ON_SIGNAL_END_GRACE : CLEAT__RUN_ON_SIGNAL_PASS_TERM;
   case CLEAT__RUN_LEAVING:
     return CLEAT__RUN_ON_SIGNAL_END_LEAVING;
   default:
@@ -60,14 +58,12 @@ enum cleat__run_on_signal cleat__run_life_signal(struct cleat__run_life *life,
   }
   if (deadlines->pace == CLEAT__RUN_UNLIMITED)
     return CLEAT__RUN_ON_SIGNAL_LIMIT_FLUSH;
-  return deadlines->pace == CLEAT__RUN_LIMITED ? CLEAT__RUN_ON_SIGNAL_HURRY
-                                               : CLEAT__RUN_ON_SIGNAL_NOTHING;
+  return deadlines->pace == CLEAT__RUN_LIMITED ? CLEAT__RUN_ON_SIGNAL_HURRY : CLEAT__RUN_ON_SIGNAL_NOTHING;
 }
 
 /* ---- Events -------------------------------------------------------------------------------------- */
 
-static enum cleat__run_event next_running(struct cleat__run_life *life,
-                                          const struct cleat__run_deadlines *deadlines,
+static enum cleat__run_event next_running(struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines,
                                           int64_t now_ms) {
   int exit_status;
   if (cleat__run_command_guard_lost(&life->command) && !life->unguarded) {
@@ -82,8 +78,7 @@ static enum cleat__run_event next_running(struct cleat__run_life *life,
   return CLEAT__RUN_EVENT_COMMAND_LATE;
 }
 
-static enum cleat__run_event next_leaving(struct cleat__run_life *life,
-                                          const struct cleat__run_deadlines *deadlines,
+static enum cleat__run_event next_leaving(struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines,
                                           int64_t now_ms) {
   bool left = cleat__run_command_group_left(&life->command);
   bool late = now_ms >= deadlines->leave_ms;
@@ -94,13 +89,11 @@ static enum cleat__run_event next_leaving(struct cleat__run_life *life,
   return !left || late ? CLEAT__RUN_EVENT_GROUP_OVER : CLEAT__RUN_EVENT_NONE;
 }
 
-enum cleat__run_event cleat__run_life_next(struct cleat__run_life *life,
-                                           const struct cleat__run_deadlines *deadlines,
+enum cleat__run_event cleat__run_life_next(struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines,
                                            int64_t now_ms) {
   switch (life->phase) {
   case CLEAT__RUN_RESTORING:
-    return cleat__run_has_passed(deadlines->grace_ms, now_ms) ? CLEAT__RUN_EVENT_RESTORE_HANGS
-                                                              : CLEAT__RUN_EVENT_NONE;
+    return cleat__run_has_passed(deadlines->grace_ms, now_ms) ? CLEAT__RUN_EVENT_RESTORE_HANGS : CLEAT__RUN_EVENT_NONE;
   case CLEAT__RUN_RUNNING:
     return next_running(life, deadlines, now_ms);
   case CLEAT__RUN_LEAVING:
@@ -110,8 +103,7 @@ enum cleat__run_event cleat__run_life_next(struct cleat__run_life *life,
   }
 }
 
-int64_t cleat__run_life_deadline(const struct cleat__run_life *life,
-                                 const struct cleat__run_deadlines *deadlines) {
+int64_t cleat__run_life_deadline(const struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines) {
   switch (life->phase) {
   case CLEAT__RUN_RESTORING:
     return deadlines->grace_ms;

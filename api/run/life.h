@@ -54,8 +54,7 @@ bool cleat__run_asks_for_end(int signo);
 
 /* Returns the reaction, and notes the first signal that asks for the end. */
 enum cleat__run_on_signal cleat__run_life_signal(struct cleat__run_life *life,
-                                                 const struct cleat__run_deadlines *deadlines,
-                                                 int signo);
+                                                 const struct cleat__run_deadlines *deadlines, int signo);
 
 enum cleat__run_event {
   CLEAT__RUN_EVENT_NONE = 0,
@@ -68,12 +67,10 @@ enum cleat__run_event {
 };
 
 /* The next event before the flush. Each call returns one event; call it until it returns NONE. */
-enum cleat__run_event cleat__run_life_next(struct cleat__run_life *life,
-                                           const struct cleat__run_deadlines *deadlines,
+enum cleat__run_event cleat__run_life_next(struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines,
                                            int64_t now_ms);
 
 /* The present phase's deadline. -1: none. */
-int64_t cleat__run_life_deadline(const struct cleat__run_life *life,
-                                 const struct cleat__run_deadlines *deadlines);
+int64_t cleat__run_life_deadline(const struct cleat__run_life *life, const struct cleat__run_deadlines *deadlines);
 
 #endif

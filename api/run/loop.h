@@ -63,8 +63,7 @@ struct cleat__run_loop {
 void cleat__run_loop_tell(struct cleat__run_loop *loop, int64_t now_ms);
 
 /* Reports a checkpoint that could not be saved, so that the exit status is not 0. `item` NULL: the final state. */
-void cleat__run_loop_note_unsaved(struct cleat__run_loop *loop, const struct cleat__run_item *item,
-                                  const char *why);
+void cleat__run_loop_note_unsaved(struct cleat__run_loop *loop, const struct cleat__run_item *item, const char *why);
 
 /* Reports all pending checkpoints as not saved, newest first, and gives them up. */
 void cleat__run_loop_note_pending(struct cleat__run_loop *loop, const char *why);
@@ -114,13 +113,11 @@ void cleat__run_loop_fail_by_signal(struct cleat__run_loop *loop);
 /* ---- loop_ranks.c ------------------------------------------------------------------------------------ */
 
 /* The start of the job is registered. Reports it, and begins the restore. */
-void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_result *result,
-                               int64_t now_ms);
+void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_result *result, int64_t now_ms);
 
 /* On a rank other than 0: asks for rank 0's next order when it is time. */
 void cleat__run_loop_listen(struct cleat__run_loop *loop, int64_t now_ms);
-void cleat__run_loop_take_said(struct cleat__run_loop *loop, const struct cleat__run_result *result,
-                               int64_t now_ms);
+void cleat__run_loop_take_said(struct cleat__run_loop *loop, const struct cleat__run_result *result, int64_t now_ms);
 
 /* On a rank other than 0, at the end: warns if not everything was saved. */
 void cleat__run_loop_judge_followed(struct cleat__run_loop *loop);

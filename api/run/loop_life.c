@@ -6,8 +6,7 @@
 static void limit_flush(struct cleat__run_loop *loop, int64_t now_ms) {
   cleat__run_deadlines_limit(&loop->deadlines, loop->options->flush_s, now_ms);
   if (cleat__run_loop_has_work(loop))
-    cleat__run_report_note(&loop->report, "%u s to save what is not saved yet, newest first",
-                           loop->options->flush_s);
+    cleat__run_report_note(&loop->report, "%u s to save what is not saved yet, newest first", loop->options->flush_s);
 }
 
 static void hurry(struct cleat__run_loop *loop, int64_t now_ms) {
@@ -18,8 +17,7 @@ static void hurry(struct cleat__run_loop *loop, int64_t now_ms) {
 static void pass_term(struct cleat__run_loop *loop, int signo, int64_t now_ms) {
   cleat__run_command_signal(&loop->life.command, signo);
   cleat__run_deadlines_give_grace(&loop->deadlines, loop->options->grace_s, now_ms);
-  cleat__run_report_note(&loop->report, "SIGTERM: the command has %u s to end",
-                         loop->options->grace_s);
+  cleat__run_report_note(&loop->report, "SIGTERM: the command has %u s to end", loop->options->grace_s);
 }
 
 void cleat__run_loop_take_signal(struct cleat__run_loop *loop, int signo, int64_t now_ms) {
@@ -73,8 +71,7 @@ static void take_guard_lost(struct cleat__run_loop *loop, int64_t now_ms) {
 static void take_command_end(struct cleat__run_loop *loop, int64_t now_ms) {
   int exit_status = 1;
   (void)cleat__run_command_ended(&loop->life.command, &exit_status);
-  cleat__run_report_ended(&loop->report, exit_status,
-                          cleat__run_command_end_signal(&loop->life.command),
+  cleat__run_report_ended(&loop->report, exit_status, cleat__run_command_end_signal(&loop->life.command),
                           (double)(now_ms - loop->life.started_ms) / 1000);
   cleat__run_life_move(&loop->life, CLEAT__RUN_LEAVING);
   cleat__run_deadlines_leave(&loop->deadlines, now_ms);
@@ -82,8 +79,7 @@ static void take_command_end(struct cleat__run_loop *loop, int64_t now_ms) {
 }
 
 static void kill_command(struct cleat__run_loop *loop) {
-  cleat__run_report_warning(&loop->report,
-                            "the command did not end in time and is killed (SIGKILL)");
+  cleat__run_report_warning(&loop->report, "the command did not end in time and is killed (SIGKILL)");
   cleat__run_command_kill_group(&loop->life.command, SIGKILL);
 }
 
@@ -142,12 +138,10 @@ static void judge_leftover(struct cleat__run_loop *loop) {
   }
   if (left.any)
     cleat__run_report_warning(
-        &loop->report, "nothing that the command wrote into '%s' was saved: %s%s", loop->dir,
-        left.text,
-        left.much
-            ? "; use --layout NAME for the tool that wrote it, --layout folders --pattern GLOB for "
-              "any folder, --final to save everything, or --allow-unsaved to accept this"
-            : "");
+        &loop->report, "nothing that the command wrote into '%s' was saved: %s%s", loop->dir, left.text,
+        left.much ? "; use --layout NAME for the tool that wrote it, --layout folders --pattern GLOB for "
+                    "any folder, --final to save everything, or --allow-unsaved to accept this"
+                  : "");
 }
 
 static void end(struct cleat__run_loop *loop) {
@@ -181,8 +175,7 @@ static void advance_flush(struct cleat__run_loop *loop, int64_t now_ms) {
 /* Takes all events at once. A phase may end as soon as it begins, and nothing would wake the loop for that. */
 void cleat__run_loop_advance(struct cleat__run_loop *loop, int64_t now_ms) {
   enum cleat__run_event event;
-  while ((event = cleat__run_life_next(&loop->life, &loop->deadlines, now_ms)) !=
-         CLEAT__RUN_EVENT_NONE)
+  while ((event = cleat__run_life_next(&loop->life, &loop->deadlines, now_ms)) != CLEAT__RUN_EVENT_NONE)
     take_event(loop, event, now_ms);
   if (loop->life.phase == CLEAT__RUN_FLUSHING)
     advance_flush(loop, now_ms);

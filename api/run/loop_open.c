@@ -30,9 +30,7 @@ static cleat_status sync_name(char whole[PATH_MAX], struct cleat_error *err) {
   char *slash = strrchr(whole, '/');
   slash[slash == whole] = '\0';
   int failed = cleat__sync_folder_at(whole);
-  return failed
-             ? cleat__error_errno(err, failed, "cannot sync the parent folder '%s' to disk", whole)
-             : CLEAT_OK;
+  return failed ? cleat__error_errno(err, failed, "cannot sync the parent folder '%s' to disk", whole) : CLEAT_OK;
 }
 
 /* Finds the folder, or creates its last name: a job's first start has no folder yet. */
@@ -103,11 +101,10 @@ static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat
   static const char scheme[] = "file://";
   const char *url = loop->options->url;
   char place[PATH_MAX];
-  if (strncasecmp(url, scheme, sizeof scheme - 1) != 0 ||
-      !nearest_place(url + sizeof scheme - 1, place) || !is_below(place, loop->dir))
+  if (strncasecmp(url, scheme, sizeof scheme - 1) != 0 || !nearest_place(url + sizeof scheme - 1, place) ||
+      !is_below(place, loop->dir))
     return CLEAT_OK;
-  cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s', which is saved to it",
-                   url, loop->dir);
+  cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s', which is saved to it", url, loop->dir);
   cleat__error_hint(err, "move the store out of the checkpoint folder");
   return err->status;
 }
@@ -117,19 +114,16 @@ static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat
 cleat_status cleat__run_loop_open_holds(struct cleat__run_loop *loop, struct cleat_error *err) {
   const struct cleat__run_options *options = loop->options;
   /* With several ranks it would be only a part, and of a step that they do not resume from. */
-  bool wanted = options->step == CLEAT_STEP_LATEST && !options->no_restore &&
-                loop->ranks.role == CLEAT__RUN_ALONE;
+  bool wanted = options->step == CLEAT_STEP_LATEST && !options->no_restore && loop->ranks.role == CLEAT__RUN_ALONE;
   cleat_status status = cleat__run_holds_open(&loop->scanner.holds, &loop->state, err);
   loop->scanner.holds.parts = loop->ranks.role != CLEAT__RUN_ALONE;
   if (status == CLEAT_OK)
-    status = cleat__run_holds_recover(&loop->scanner.holds, loop->dir, options->layout,
-                                      options->pattern, wanted, &loop->scanner.recovered, err);
+    status = cleat__run_holds_recover(&loop->scanner.holds, loop->dir, options->layout, options->pattern, wanted,
+                                      &loop->scanner.recovered, err);
   if (status == CLEAT_OK && loop->scanner.recovered >= 0)
-    cleat__run_report_note(
-        &loop->report,
-        "step %" PRId64
-        " is back in the folder: it was held when an earlier 'cleat run' was killed",
-        loop->scanner.recovered);
+    cleat__run_report_note(&loop->report,
+                           "step %" PRId64 " is back in the folder: it was held when an earlier 'cleat run' was killed",
+                           loop->scanner.recovered);
   return status;
 }
 
@@ -145,16 +139,14 @@ static bool waits_a_moment(struct cleat__run_loop *loop) {
 }
 
 /* Takes the lock of DIR. If the guard of a killed `cleat run` has it, waits until that guard has ended. */
-static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged,
-                               struct cleat_error *err) {
+static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged, struct cleat_error *err) {
   const char *url = loop->options->url;
   int64_t until_ms = cleat__run_now_ms() + CLEAT__RUN_GUARD_GRACE_MS + WAIT_MORE_MS;
   bool told = false;
   cleat_status status;
-  while (
-      (status = cleat__run_state_open_by(loop->dir, url, fcntl(loop->lock_file, F_DUPFD_CLOEXEC, 0),
-                                         &loop->state, damaged, err)) == CLEAT_BUSY &&
-      cleat__run_earlier_is_ending(loop->dir) && cleat__run_now_ms() < until_ms) {
+  while ((status = cleat__run_state_open_by(loop->dir, url, fcntl(loop->lock_file, F_DUPFD_CLOEXEC, 0), &loop->state,
+                                            damaged, err)) == CLEAT_BUSY &&
+         cleat__run_earlier_is_ending(loop->dir) && cleat__run_now_ms() < until_ms) {
     if (!told)
       cleat__run_report_note(&loop->report, "an earlier 'cleat run' on this folder was killed; "
                                             "waiting until its command's processes have ended");
@@ -165,8 +157,7 @@ static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged,
     return cleat__error_set(err, CLEAT_CANCELLED, "stopped by a signal");
   }
   if (status == CLEAT_BUSY && told && cleat__run_earlier_check(loop->dir, err) == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_BUSY,
-                            "processes of an earlier 'cleat run' on '%s' do not end", loop->dir);
+    return cleat__error_set(err, CLEAT_BUSY, "processes of an earlier 'cleat run' on '%s' do not end", loop->dir);
   return status;
 }
 
@@ -176,11 +167,10 @@ cleat_status cleat__run_loop_open_state(struct cleat__run_loop *loop, struct cle
   if (status == CLEAT_OK)
     status = cleat__run_earlier_check(loop->dir, err);
   if (status == CLEAT_OK && damaged)
-    cleat__run_report_warning(
-        &loop->report,
-        "%s/" CLEAT__RUN_STATE_FOLDER
-        "/state.json cannot be read: the folder is compared with the store instead",
-        loop->dir);
+    cleat__run_report_warning(&loop->report,
+                              "%s/" CLEAT__RUN_STATE_FOLDER
+                              "/state.json cannot be read: the folder is compared with the store instead",
+                              loop->dir);
   return status;
 }
 
@@ -226,8 +216,8 @@ static cleat_status find_ranks(struct cleat__run_loop *loop, struct cleat_error 
     return refuse(err, "--keep-local");
   if (options->offline_ok)
     return refuse(err, "--offline-ok");
-  cleat__run_report_note(&loop->report, "rank %u of %u, start %s", loop->ranks.rank,
-                         loop->ranks.world_size, loop->ranks.start);
+  cleat__run_report_note(&loop->report, "rank %u of %u, start %s", loop->ranks.rank, loop->ranks.world_size,
+                         loop->ranks.start);
   return CLEAT_OK;
 }
 
@@ -261,8 +251,8 @@ cleat_status cleat__run_loop_open(struct cleat__run_loop *loop) {
   unsetenv("CLEAT_RESUME_DIR");
   /* Fork early, before there are threads or much memory. */
   if (status == CLEAT_OK)
-    status = cleat__run_command_prepare(&loop->life.command, loop->options->command, &loop->signals,
-                                        loop->lock_file, err);
+    status =
+        cleat__run_command_prepare(&loop->life.command, loop->options->command, &loop->signals, loop->lock_file, err);
   if (status == CLEAT_OK && !cleat__run_ranks_follows(&loop->ranks))
     status = cleat__run_loop_open_holds(loop, err);
   if (status == CLEAT_OK)

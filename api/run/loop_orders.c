@@ -88,8 +88,7 @@ static void tell_removals(struct cleat__run_loop *loop, const struct cleat__run_
   }
   size_t collected = result->collected ? cleat_removals_count(result->collected) : 0;
   if (collected)
-    cleat__run_report_note(&loop->report, "deleted leftovers of %zu crashed saves from the store",
-                           collected);
+    cleat__run_report_note(&loop->report, "deleted leftovers of %zu crashed saves from the store", collected);
   if (result->beside.status != CLEAT_OK)
     cleat__run_report_warning_error(&loop->report, &result->beside);
 }
@@ -97,8 +96,7 @@ static void tell_removals(struct cleat__run_loop *loop, const struct cleat__run_
 static void tell_success(struct cleat__run_loop *loop, const struct cleat__run_result *result) {
   const struct cleat__run_item *item = loop->orders.item;
   const struct cleat__run_moved moved = {.step = loop->orders.order.step,
-                                         .path =
-                                             item ? cleat__run_item_name(item) : "the final state",
+                                         .path = item ? cleat__run_item_name(item) : "the final state",
                                          .files = result->files,
                                          .bytes = result->bytes,
                                          .seconds = result->seconds};
@@ -129,16 +127,15 @@ static void take_success(struct cleat__run_loop *loop, const struct cleat__run_r
 }
 
 /* Gives the checkpoint up and reports it. */
-static void give_up(struct cleat__run_loop *loop, struct cleat__run_item *item,
-                    const struct cleat_error *err) {
+static void give_up(struct cleat__run_loop *loop, struct cleat__run_item *item, const struct cleat_error *err) {
   cleat__run_item_leave(item);
   cleat__run_report_failed(&loop->report, item->found.step, err, -1);
   cleat__run_loop_note_unsaved(loop, item, err->message);
 }
 
 /* The checkpoint changed while it was read. After the command's end it need not settle: it is saved as it is now. */
-static void take_change(struct cleat__run_loop *loop, struct cleat__run_item *item,
-                        const struct cleat_error *err, int64_t now_ms) {
+static void take_change(struct cleat__run_loop *loop, struct cleat__run_item *item, const struct cleat_error *err,
+                        int64_t now_ms) {
   bool flushing = loop->life.phase == CLEAT__RUN_FLUSHING;
   cleat__run_item_move(item, CLEAT__RUN_SEEN);
   item->since_ms = now_ms;
@@ -151,17 +148,15 @@ static void take_change(struct cleat__run_loop *loop, struct cleat__run_item *it
     cleat__run_loop_scan_last(loop, now_ms);
 }
 
-static void retry_later(struct cleat__run_loop *loop, struct cleat__run_item *item,
-                        const struct cleat_error *err, int64_t now_ms) {
+static void retry_later(struct cleat__run_loop *loop, struct cleat__run_item *item, const struct cleat_error *err,
+                        int64_t now_ms) {
   int64_t wait_ms = cleat__run_deadlines_retry_ms(&loop->deadlines, item->tries);
   item->retry_ms = now_ms + wait_ms;
-  loop->report.totals.store_reachable =
-      err->status != CLEAT_NETWORK && err->status != CLEAT_TIMEOUT;
+  loop->report.totals.store_reachable = err->status != CLEAT_NETWORK && err->status != CLEAT_TIMEOUT;
   cleat__run_report_failed(&loop->report, item->found.step, err, (double)wait_ms / 1000);
 }
 
-static void take_failure(struct cleat__run_loop *loop, const struct cleat_error *err,
-                         int64_t now_ms) {
+static void take_failure(struct cleat__run_loop *loop, const struct cleat_error *err, int64_t now_ms) {
   struct cleat__run_item *item = loop->orders.item;
   bool flushing = loop->life.phase == CLEAT__RUN_FLUSHING;
   cleat__run_item_move(item, CLEAT__RUN_READY);
@@ -183,8 +178,7 @@ static void take_failure(struct cleat__run_loop *loop, const struct cleat_error 
   }
 }
 
-static void take_save(struct cleat__run_loop *loop, struct cleat__run_result *result,
-                      int64_t now_ms) {
+static void take_save(struct cleat__run_loop *loop, struct cleat__run_result *result, int64_t now_ms) {
   if (result->status == CLEAT_OK) {
     take_success(loop, result);
     tell_removals(loop, result);
@@ -199,8 +193,7 @@ static void take_save(struct cleat__run_loop *loop, struct cleat__run_result *re
 /* ---- Other results --------------------------------------------------------------------------------- */
 
 /* Takes the result of asking a store that did not answer at the start. */
-static void take_query(struct cleat__run_loop *loop, const struct cleat__run_result *result,
-                       int64_t now_ms) {
+static void take_query(struct cleat__run_loop *loop, const struct cleat__run_result *result, int64_t now_ms) {
   if (result->status == CLEAT_OK) {
     cleat__run_orders_go_online(&loop->orders);
     loop->newest = result->restored.newest;
@@ -209,8 +202,7 @@ static void take_query(struct cleat__run_loop *loop, const struct cleat__run_res
     return;
   }
   unsigned queries = cleat__run_orders_query_failed(&loop->orders, &loop->deadlines, now_ms);
-  if (loop->life.phase != CLEAT__RUN_FLUSHING ||
-      !cleat__run_deadlines_last_try(&loop->deadlines, queries))
+  if (loop->life.phase != CLEAT__RUN_FLUSHING || !cleat__run_deadlines_last_try(&loop->deadlines, queries))
     return;
   cleat__run_loop_note_pending(loop, result->error.message);
   if (loop->options->final && !loop->orders.final_settled)
@@ -230,16 +222,14 @@ static void take_deletion(struct cleat__run_loop *loop, struct cleat__run_result
   }
 }
 
-static void take_restore(struct cleat__run_loop *loop, struct cleat__run_result *result,
-                         int64_t now_ms) {
+static void take_restore(struct cleat__run_loop *loop, struct cleat__run_result *result, int64_t now_ms) {
   if (loop->life.phase == CLEAT__RUN_RESTORING)
     cleat__run_loop_take_restore(loop, result);
   else
     take_query(loop, result, now_ms);
 }
 
-static void take_result(struct cleat__run_loop *loop, struct cleat__run_result *result,
-                        int64_t now_ms) {
+static void take_result(struct cleat__run_loop *loop, struct cleat__run_result *result, int64_t now_ms) {
   switch (loop->orders.order.kind) {
   case CLEAT__RUN_RESTORE:
     take_restore(loop, result, now_ms);

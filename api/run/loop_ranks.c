@@ -12,22 +12,19 @@ static cleat_status find_role(struct cleat__run_loop *loop) {
     return CLEAT_OK;
   if (cleat__run_ranks_is_shared(&loop->ranks, loop->dir)) {
     loop->ranks.role = CLEAT__RUN_BYSTANDER;
-    cleat__run_report_note(
-        &loop->report,
-        "rank 0 uses the same folder and saves it; this 'cleat run' only runs its command");
+    cleat__run_report_note(&loop->report,
+                           "rank 0 uses the same folder and saves it; this 'cleat run' only runs its command");
     return CLEAT_OK;
   }
   cleat_status status = cleat__run_loop_open_state(loop, err);
   if (status == CLEAT_OK)
     status = cleat__run_loop_open_holds(loop, err);
   if (status == CLEAT_BUSY)
-    cleat__error_hint(
-        err, "use one 'cleat run' per machine, around the launcher of its ranks (torchrun)");
+    cleat__error_hint(err, "use one 'cleat run' per machine, around the launcher of its ranks (torchrun)");
   return status;
 }
 
-void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_result *result,
-                               int64_t now_ms) {
+void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_result *result, int64_t now_ms) {
   if (result->status == CLEAT_OK && loop->life.asked_by)
     result->status = cleat__error_set(&result->error, CLEAT_CANCELLED, "stopped by a signal");
   if (result->status != CLEAT_OK) {
@@ -35,8 +32,7 @@ void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_r
     return;
   }
   if (find_role(loop) != CLEAT_OK) {
-    cleat__run_loop_fail(loop, loop->life.asked_by ? CLEAT__RUN_SIGNAL + loop->life.asked_by
-                                                   : CLEAT__RUN_FAILED);
+    cleat__run_loop_fail(loop, loop->life.asked_by ? CLEAT__RUN_SIGNAL + loop->life.asked_by : CLEAT__RUN_FAILED);
     return;
   }
   if (loop->ranks.role == CLEAT__RUN_BYSTANDER) {
@@ -81,14 +77,12 @@ static void give_up(struct cleat__run_loop *loop) {
     cleat__run_deadlines_give_up(&loop->deadlines);
     return;
   }
-  (void)cleat__error_set(loop->verdict.err, CLEAT_TIMEOUT,
-                         "rank 0 has not restored the shared folder in time");
+  (void)cleat__error_set(loop->verdict.err, CLEAT_TIMEOUT, "rank 0 has not restored the shared folder in time");
   cleat__error_hint(loop->verdict.err, "see the log of rank 0");
   cleat__run_loop_fail(loop, CLEAT__RUN_FAILED);
 }
 
-void cleat__run_loop_take_said(struct cleat__run_loop *loop, const struct cleat__run_result *result,
-                               int64_t now_ms) {
+void cleat__run_loop_take_said(struct cleat__run_loop *loop, const struct cleat__run_result *result, int64_t now_ms) {
   bool flushing = loop->life.phase == CLEAT__RUN_FLUSHING;
   if (loop->life.phase == CLEAT__RUN_RESTORING && loop->life.asked_by) {
     cleat__run_loop_fail_by_signal(loop);
@@ -113,12 +107,9 @@ void cleat__run_loop_judge_followed(struct cleat__run_loop *loop) {
   if (!cleat__run_ranks_follows(&loop->ranks))
     return;
   if (!loop->following.over)
-    cleat__run_report_warning(&loop->report,
-                              "rank 0 has not confirmed that everything is saved: all after the "
-                              "newest checkpoint in the store may be lost");
+    cleat__run_report_warning(&loop->report, "rank 0 has not confirmed that everything is saved: all after the "
+                                             "newest checkpoint in the store may be lost");
   else if (loop->following.failed >= 0)
-    cleat__run_report_warning(&loop->report, "step %" PRId64 " could not be saved",
-                              loop->following.failed);
-  loop->verdict.unsaved =
-      loop->verdict.unsaved || !loop->following.over || loop->following.failed >= 0;
+    cleat__run_report_warning(&loop->report, "step %" PRId64 " could not be saved", loop->following.failed);
+  loop->verdict.unsaved = loop->verdict.unsaved || !loop->following.over || loop->following.failed >= 0;
 }

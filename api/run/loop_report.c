@@ -11,15 +11,14 @@ enum { TELL_RESTORE_MS = 10000 };
 static void tell_restoring(struct cleat__run_loop *loop, int64_t now_ms) {
   struct cleat_progress progress;
   char done[CLEAT__CLI_FORMAT_MAX], total[CLEAT__CLI_FORMAT_MAX];
-  if (now_ms < loop->told_ms + TELL_RESTORE_MS ||
-      !cleat__run_saver_progress(loop->orders.saver, &progress))
+  if (now_ms < loop->told_ms + TELL_RESTORE_MS || !cleat__run_saver_progress(loop->orders.saver, &progress))
     return;
   loop->told_ms = now_ms;
   cleat__cli_format_size((double)progress.bytes_done, done);
   cleat__cli_format_size((double)progress.bytes_total, total);
   bool checking = cleat__run_saver_is_checking(loop->orders.saver);
-  cleat__run_report_note(&loop->report, "%s: %s of %s",
-                         checking ? "checking the folder's checkpoint" : "restoring", done, total);
+  cleat__run_report_note(&loop->report, "%s: %s of %s", checking ? "checking the folder's checkpoint" : "restoring",
+                         done, total);
 }
 
 /* Counts new complete checkpoints in the order of completion. That is the order of their steps unless a job went
@@ -60,8 +59,7 @@ static void tell_behind(struct cleat__run_loop *loop, int64_t now_ms) {
 void cleat__run_loop_tell(struct cleat__run_loop *loop, int64_t now_ms) {
   struct cleat__run_totals *totals = &loop->report.totals;
   struct cleat_progress progress;
-  bool saving =
-      cleat__run_orders_are_busy(&loop->orders) && loop->orders.order.kind == CLEAT__RUN_SAVE;
+  bool saving = cleat__run_orders_are_busy(&loop->orders) && loop->orders.order.kind == CLEAT__RUN_SAVE;
   totals->pending = cleat__run_items_pending(&loop->scanner.items) - saving;
   totals->saving = saving;
   totals->saving_step = saving ? loop->orders.order.step : 0;
@@ -74,18 +72,16 @@ void cleat__run_loop_tell(struct cleat__run_loop *loop, int64_t now_ms) {
     tell_restoring(loop, now_ms);
   tell_behind(loop, now_ms);
   totals->request_retries = cleat_client_retries(loop->client);
-  bool resting = loop->metrics_in_dir && cleat__run_orders_are_busy(&loop->orders) &&
-                 loop->orders.order.kind == CLEAT__RUN_FINAL;
+  bool resting =
+      loop->metrics_in_dir && cleat__run_orders_are_busy(&loop->orders) && loop->orders.order.kind == CLEAT__RUN_FINAL;
   if (!resting)
     cleat__run_report_tick(&loop->report, now_ms);
 }
 
 /* ---- What could not be saved ------------------------------------------------------------------------ */
 
-void cleat__run_loop_note_unsaved(struct cleat__run_loop *loop, const struct cleat__run_item *item,
-                                  const char *why) {
-  const struct cleat__run_unsaved unsaved = {.step =
-                                                 item ? item->found.step : loop->orders.order.step,
+void cleat__run_loop_note_unsaved(struct cleat__run_loop *loop, const struct cleat__run_item *item, const char *why) {
+  const struct cleat__run_unsaved unsaved = {.step = item ? item->found.step : loop->orders.order.step,
                                              .path = item ? item->found.path : "the final state",
                                              .why = why};
   cleat__run_report_unsaved(&loop->report, &unsaved, 1);

@@ -52,8 +52,7 @@ static void judge_all(struct cleat__run_loop *loop) {
 /* Whatever is written from now on comes from the command. */
 static void begin_written(struct cleat__run_loop *loop) {
   struct cleat_error err;
-  if (cleat__run_unsaved_begin(&loop->written, loop->state.folder, cleat__run_now_ms(), &err) !=
-      CLEAT_OK)
+  if (cleat__run_unsaved_begin(&loop->written, loop->state.folder, cleat__run_now_ms(), &err) != CLEAT_OK)
     cleat__run_report_warning_error(&loop->report, &err);
 }
 
@@ -67,8 +66,7 @@ static void tell_findings(struct cleat__run_loop *loop, const struct cleat__run_
                               "'%s' is scanned every %d s instead",
                               loop->dir, CLEAT__RUN_SCAN_MS / 1000);
   if (findings->duplicate)
-    cleat__run_report_warning(&loop->report,
-                              "'%s' is not saved: another name stands for the same step",
+    cleat__run_report_warning(&loop->report, "'%s' is not saved: another name stands for the same step",
                               findings->scan.duplicate_example);
   if (findings->failed)
     cleat__run_report_warning_error(&loop->report, err);
@@ -86,8 +84,7 @@ static void tell_item(struct cleat__run_loop *loop, struct cleat__run_item *item
   const struct cleat__run_found *found = &item->found;
   char text[CLEAT__RUN_UNSAVED_TEXT_BYTES];
   if (cleat__run_unsaved_is_doubtful(&loop->written, item))
-    cleat__run_report_warning(&loop->report, "%s; so it is unknown whether any are missing",
-                              found->doubt);
+    cleat__run_report_warning(&loop->report, "%s; so it is unknown whether any are missing", found->doubt);
   if (cleat__run_unsaved_is_stuck(item, now_ms))
     cleat__run_report_warning(&loop->report, "'%s' is not saved: %s", found->path,
                               cleat__run_unsaved_why(found, text, sizeof text));
@@ -100,8 +97,7 @@ static void tell_unsaved(struct cleat__run_loop *loop, int64_t now_ms) {
     return;
   for (size_t i = 0; i < loop->scanner.items.count; i++)
     tell_item(loop, loop->scanner.items.items[i], now_ms);
-  if (cleat__run_unsaved_survey(&loop->written, &loop->scanner, loop->life.started_ms, now_ms, text,
-                                sizeof text))
+  if (cleat__run_unsaved_survey(&loop->written, &loop->scanner, loop->life.started_ms, now_ms, text, sizeof text))
     cleat__run_report_warning(
         &loop->report,
         "nothing that the command has written into '%s' so far is a checkpoint to --layout %s, and "
@@ -128,14 +124,13 @@ void cleat__run_loop_scan(struct cleat__run_loop *loop, int64_t now_ms) {
   }
   tell_unsaved(loop, now_ms);
   if (!cleat__run_scanner_hold(&loop->scanner, now_ms, &err))
-    cleat__run_report_warning(
-        &loop->report, "%s; it is lost if the command removes it before it is saved", err.message);
+    cleat__run_report_warning(&loop->report, "%s; it is lost if the command removes it before it is saved",
+                              err.message);
 }
 
 /* ---- Checkpoints after the command's end ------------------------------------------------------------- */
 
-static void leave_incomplete(struct cleat__run_loop *loop, struct cleat__run_item *item,
-                             bool fails) {
+static void leave_incomplete(struct cleat__run_loop *loop, struct cleat__run_item *item, bool fails) {
   const struct cleat__run_found *found = &item->found;
   char why[CLEAT__RUN_UNSAVED_TEXT_BYTES];
   const struct cleat__run_unsaved unsaved = {
@@ -148,8 +143,7 @@ static void leave_incomplete(struct cleat__run_loop *loop, struct cleat__run_ite
   loop->verdict.unsaved = loop->verdict.unsaved || fails;
 }
 
-static void judge_last(struct cleat__run_loop *loop, struct cleat__run_item *item,
-                       bool ended_well) {
+static void judge_last(struct cleat__run_loop *loop, struct cleat__run_item *item, bool ended_well) {
   switch (cleat__run_verdict_last(item, ended_well, loop->life.started_ms)) {
   case CLEAT__RUN_LAST_NOTHING:
     break;

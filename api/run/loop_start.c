@@ -36,26 +36,22 @@ void cleat__run_loop_fail_by_signal(struct cleat__run_loop *loop) {
 /* Reports problems with the checkpoint in DIR. */
 static void tell_local(struct cleat__run_loop *loop, const struct cleat__run_restored *restored) {
   if (restored->damage.status != CLEAT_OK)
-    cleat__run_report_warning(
-        &loop->report,
-        "the folder's copy of the checkpoint is damaged, and is replaced by the store's: %s",
-        restored->damage.message);
+    cleat__run_report_warning(&loop->report,
+                              "the folder's copy of the checkpoint is damaged, and is replaced by the store's: %s",
+                              restored->damage.message);
   if (restored->unproven)
     cleat__run_report_warning(&loop->report,
-                              "step %" PRId64
-                              " ('%s') is not in the store, and may be older than this machine's "
+                              "step %" PRId64 " ('%s') is not in the store, and may be older than this machine's "
                               "last boot: after a power cut its files may contain zeros, which "
                               "cannot be detected; remove it to resume from the store",
                               restored->resume_step, restored->resume_path);
 }
 
-static void tell_restored(struct cleat__run_loop *loop,
-                          const struct cleat__run_restored *restored) {
+static void tell_restored(struct cleat__run_loop *loop, const struct cleat__run_restored *restored) {
   struct cleat__run_report *report = &loop->report;
   /* A final state without a checkpoint has no step to resume from. */
   bool has_step = restored->resume_step >= 0;
-  const struct cleat__run_moved moved = {.step =
-                                             has_step ? restored->resume_step : restored->newest,
+  const struct cleat__run_moved moved = {.step = has_step ? restored->resume_step : restored->newest,
                                          .path = restored->resume_path,
                                          .files = restored->files,
                                          .bytes = restored->bytes,
@@ -68,24 +64,21 @@ static void tell_restored(struct cleat__run_loop *loop,
     cleat__run_report_restored(report, &moved);
     break;
   case CLEAT__RUN_RESTORE_HELD:
-    cleat__run_report_fresh(
-        report, restored->checked
-                    ? "the folder has the newest checkpoint of the store, and its bytes match"
-                    : "the folder has the newest checkpoint of the store");
+    cleat__run_report_fresh(report, restored->checked
+                                        ? "the folder has the newest checkpoint of the store, and its bytes match"
+                                        : "the folder has the newest checkpoint of the store");
     break;
   case CLEAT__RUN_RESTORE_AHEAD:
     cleat__run_report_fresh(report, "the folder has a newer checkpoint than the store");
     break;
   case CLEAT__RUN_RESTORE_LEFT:
-    cleat__run_report_fresh(report, loop->ranks.role == CLEAT__RUN_BYSTANDER
-                                        ? "rank 0 restores this folder"
-                                        : "--no-restore");
+    cleat__run_report_fresh(report,
+                            loop->ranks.role == CLEAT__RUN_BYSTANDER ? "rank 0 restores this folder" : "--no-restore");
     break;
   }
   if (restored->kept)
-    cleat__run_report_warning(
-        report, "'%s' was already in the folder, and is kept beside the restored checkpoint",
-        restored->kept);
+    cleat__run_report_warning(report, "'%s' was already in the folder, and is kept beside the restored checkpoint",
+                              restored->kept);
   if (restored->aside >= 0)
     cleat__run_report_warning(report,
                               "all machines resume from step %" PRId64
@@ -94,8 +87,7 @@ static void tell_restored(struct cleat__run_loop *loop,
                               restored->resume_step, restored->aside);
   if (restored->newest > loop->options->step && loop->options->step != CLEAT_STEP_LATEST)
     cleat__run_report_warning(report,
-                              "the store has newer steps, up to %" PRId64
-                              ": a start without --step resumes from there",
+                              "the store has newer steps, up to %" PRId64 ": a start without --step resumes from there",
                               restored->newest);
   if (restored->newest >= 0)
     cleat__run_report_newest(report, restored->newest, restored->age_s);
@@ -110,9 +102,8 @@ static bool goes_on_without(struct cleat__run_loop *loop, const struct cleat_err
   if (!loop->options->offline_ok || !is_offline(err))
     return false;
   cleat__run_report_warning_error(&loop->report, err);
-  cleat__run_report_warning(
-      &loop->report,
-      "the store does not answer: nothing was restored; checkpoints are saved once it answers");
+  cleat__run_report_warning(&loop->report,
+                            "the store does not answer: nothing was restored; checkpoints are saved once it answers");
   cleat__run_orders_go_offline(&loop->orders);
   loop->report.totals.store_reachable = false;
   return true;
@@ -121,8 +112,8 @@ static bool goes_on_without(struct cleat__run_loop *loop, const struct cleat_err
 void cleat__run_loop_fail_restore(struct cleat__run_loop *loop, const struct cleat_error *err) {
   *loop->verdict.err = *err;
   if (is_offline(err))
-    cleat__error_hint(loop->verdict.err, "%.180s%s--offline-ok starts the command anyway",
-                      err->hint, err->hint[0] ? "; " : "");
+    cleat__error_hint(loop->verdict.err, "%.180s%s--offline-ok starts the command anyway", err->hint,
+                      err->hint[0] ? "; " : "");
   cleat__run_loop_fail(loop, loop->life.asked_by && err->status == CLEAT_CANCELLED
                                  ? CLEAT__RUN_SIGNAL + loop->life.asked_by
                                  : CLEAT__RUN_FAILED);
@@ -131,15 +122,15 @@ void cleat__run_loop_fail_restore(struct cleat__run_loop *loop, const struct cle
 /* ---- The command ----------------------------------------------------------------------------------- */
 
 /* Makes the variables for the command: where to resume from, and the mark of this run. */
-static cleat_status make_additions(const struct cleat__run_loop *loop, char *additions[4],
-                                   const char *mark, struct cleat_error *err) {
+static cleat_status make_additions(const struct cleat__run_loop *loop, char *additions[4], const char *mark,
+                                   struct cleat_error *err) {
   bool here = !loop->resume_path || strcmp(loop->resume_path, ".") == 0;
   additions[0] = cleat__strprintf(CLEAT__RUN_MARK "=%s", mark);
   if (loop->resume_step >= 0 && additions[0])
     additions[1] = cleat__strprintf("CLEAT_RESUME_STEP=%" PRId64, loop->resume_step);
   if (additions[1])
-    additions[2] = cleat__strprintf("CLEAT_RESUME_DIR=%s%s%s", loop->dir, here ? "" : "/",
-                                    here ? "" : loop->resume_path);
+    additions[2] =
+        cleat__strprintf("CLEAT_RESUME_DIR=%s%s%s", loop->dir, here ? "" : "/", here ? "" : loop->resume_path);
   bool whole = additions[0] && (loop->resume_step < 0 || additions[2]);
   return whole ? CLEAT_OK : cleat__error_no_memory(err, "an environment");
 }
@@ -152,8 +143,8 @@ static cleat_status launch(struct cleat__run_loop *loop, char *const *additions,
   cleat_status status = cleat__run_command_make(&loop->life.command, additions, err);
   if (status != CLEAT_OK)
     return status;
-  if (loop->state.lock >= 0 && cleat__run_earlier_note(&loop->state, loop->life.command.pid, mark,
-                                                       command, &ignored) != CLEAT_OK)
+  if (loop->state.lock >= 0 &&
+      cleat__run_earlier_note(&loop->state, loop->life.command.pid, mark, command, &ignored) != CLEAT_OK)
     cleat__run_report_warning_error(&loop->report, &ignored);
   return cleat__run_command_start(&loop->life.command, command[0], err);
 }

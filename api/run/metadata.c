@@ -10,18 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cleat__run_fingerprint(const struct cleat__run_contents *contents,
-                            char id[CLEAT__RUN_ID_MAX]) {
+void cleat__run_fingerprint(const struct cleat__run_contents *contents, char id[CLEAT__RUN_ID_MAX]) {
   cleat__hex(contents->fingerprint, CLEAT__RUN_ID_BYTES, id);
 }
 
-void cleat__run_contents_id(const struct cleat__run_contents *contents,
-                            char id[CLEAT__RUN_ID_MAX]) {
+void cleat__run_contents_id(const struct cleat__run_contents *contents, char id[CLEAT__RUN_ID_MAX]) {
   cleat__hex(contents->id, CLEAT__RUN_ID_BYTES, id);
 }
 
-char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *found,
-                               const char *id) {
+char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *found, const char *id) {
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
   cJSON *run = cleat__cli_json_object(&json, json.root, "run");
@@ -55,10 +52,8 @@ static bool is_path(const char *text) {
 }
 
 static bool read_run(const cJSON *run, struct cleat__run_metadata *metadata) {
-  const char *id = cleat__cli_json_member_text(run, "id"),
-             *path = cleat__cli_json_member_text(run, "path"),
-             *layout = cleat__cli_json_member_text(run, "layout"),
-             *step = cleat__cli_json_member_text(run, "step");
+  const char *id = cleat__cli_json_member_text(run, "id"), *path = cleat__cli_json_member_text(run, "path"),
+             *layout = cleat__cli_json_member_text(run, "layout"), *step = cleat__cli_json_member_text(run, "step");
   metadata->step = -1;
   if (!id || strlen(id) >= CLEAT__RUN_ID_MAX || (path && !is_path(path)) ||
       (step && !cleat__run_step_read(step, &metadata->step)))

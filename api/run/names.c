@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-cleat_status cleat__run_names_add(struct cleat__run_names *names, const char *name,
-                                  struct cleat_error *err) {
+cleat_status cleat__run_names_add(struct cleat__run_names *names, const char *name, struct cleat_error *err) {
   char **items = cleat__grow(names->items, &names->capacity, names->count, sizeof *items);
   if (!items)
     return cleat__error_no_memory(err, "the list of names");
@@ -44,8 +43,8 @@ static bool is_wanted(const char *name, bool hidden) {
   return name[0] != '.' || (hidden && strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
 }
 
-cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, const char *path,
-                                   bool hidden, struct cleat_error *err) {
+cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, const char *path, bool hidden,
+                                   struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   while (status == CLEAT_OK) {
     errno = 0;

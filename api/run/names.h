@@ -22,8 +22,8 @@ cleat_status cleat__run_names_add(struct cleat__run_names *names, const char *na
 
 /* Adds the names in `folder`, which messages call `path`, and sorts. Hidden names only if asked for; "." and ".."
  * never. Errors: those of errno, NO_MEMORY; names that were added before the error stay. */
-cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, const char *path,
-                                   bool hidden, struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, const char *path, bool hidden,
+                                   struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Sorts in byte order. */
 void cleat__run_names_sort(struct cleat__run_names *names);

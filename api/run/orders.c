@@ -25,8 +25,7 @@ bool cleat__run_orders_are_busy(const struct cleat__run_orders *orders) {
 
 /* ---- Deciding ---------------------------------------------------------------------------------------- */
 
-bool cleat__run_orders_have_work(const struct cleat__run_orders *orders,
-                                 const struct cleat__run_items *items) {
+bool cleat__run_orders_have_work(const struct cleat__run_orders *orders, const struct cleat__run_items *items) {
   for (size_t i = 0; i < items->count; i++) {
     enum cleat__run_item_state state = items->items[i]->state;
     if (state == CLEAT__RUN_READY || state == CLEAT__RUN_SAVING)
@@ -35,26 +34,22 @@ bool cleat__run_orders_have_work(const struct cleat__run_orders *orders,
   return cleat__run_orders_are_busy(orders) && orders->order.kind != CLEAT__RUN_RESTORE;
 }
 
-static bool wants_final(const struct cleat__run_orders *orders,
-                        const struct cleat__run_items *items,
+static bool wants_final(const struct cleat__run_orders *orders, const struct cleat__run_items *items,
                         const struct cleat__run_wants *wants) {
-  return wants->final && !orders->final_settled && wants->flushing &&
-         !cleat__run_orders_have_work(orders, items);
+  return wants->final && !orders->final_settled && wants->flushing && !cleat__run_orders_have_work(orders, items);
 }
 
 /* True if rank 0 must still give the last order. The other ranks wait for it. */
 static bool wants_over(const struct cleat__run_orders *orders, const struct cleat__run_items *items,
                        const struct cleat__run_wants *wants) {
-  return wants->leads && wants->flushing && !orders->over_said &&
-         !cleat__run_orders_have_work(orders, items);
+  return wants->leads && wants->flushing && !orders->over_said && !cleat__run_orders_have_work(orders, items);
 }
 
 /* Decides the next order. While the store is offline, it must be asked first: a final state is numbered after its
  * newest step. */
-enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *orders,
-                                                struct cleat__run_items *items,
-                                                const struct cleat__run_wants *wants,
-                                                int64_t now_ms, struct cleat__run_item **item) {
+enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *orders, struct cleat__run_items *items,
+                                                const struct cleat__run_wants *wants, int64_t now_ms,
+                                                struct cleat__run_item **item) {
   int64_t retry_ms;
   if (orders->offline)
     return now_ms >= orders->query_ms ? CLEAT__RUN_DECIDE_QUERY : CLEAT__RUN_DECIDE_NOTHING;
@@ -70,8 +65,7 @@ enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *
   return wants_over(orders, items, wants) ? CLEAT__RUN_DECIDE_SAY_OVER : CLEAT__RUN_DECIDE_NOTHING;
 }
 
-bool cleat__run_orders_yield(struct cleat__run_orders *orders, struct cleat__run_items *items,
-                             int64_t now_ms) {
+bool cleat__run_orders_yield(struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t now_ms) {
   int64_t retry_ms;
   if (orders->order.kind != CLEAT__RUN_SAVE || orders->yielded)
     return false;
@@ -82,15 +76,13 @@ bool cleat__run_orders_yield(struct cleat__run_orders *orders, struct cleat__run
   return true;
 }
 
-bool cleat__run_orders_want_more(const struct cleat__run_orders *orders,
-                                 struct cleat__run_items *items,
+bool cleat__run_orders_want_more(const struct cleat__run_orders *orders, struct cleat__run_items *items,
                                  const struct cleat__run_wants *wants) {
   return cleat__run_items_outdated(items, wants->keep_local) || wants_final(orders, items, wants) ||
          wants_over(orders, items, wants);
 }
 
-int64_t cleat__run_orders_due(const struct cleat__run_orders *orders,
-                              struct cleat__run_items *items, int64_t now_ms) {
+int64_t cleat__run_orders_due(const struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t now_ms) {
   int64_t retry_ms;
   if (cleat__run_orders_are_busy(orders))
     return -1;
@@ -101,27 +93,24 @@ int64_t cleat__run_orders_due(const struct cleat__run_orders *orders,
 
 /* ---- Giving ------------------------------------------------------------------------------------------ */
 
-static void give(struct cleat__run_orders *orders, const struct cleat__run_order *order,
-                 struct cleat__run_item *item) {
+static void give(struct cleat__run_orders *orders, const struct cleat__run_order *order, struct cleat__run_item *item) {
   move(orders, CLEAT__RUN_WORKING);
   orders->order = *order;
   orders->item = item;
   cleat__run_saver_give(orders->saver, &orders->order);
 }
 
-void cleat__run_orders_restore(struct cleat__run_orders *orders,
-                               const struct cleat__run_restore_options *restore, bool joins) {
+void cleat__run_orders_restore(struct cleat__run_orders *orders, const struct cleat__run_restore_options *restore,
+                               bool joins) {
   orders->restore = *restore;
   give(orders,
-       &(struct cleat__run_order){.kind = joins ? CLEAT__RUN_JOIN : CLEAT__RUN_RESTORE,
-                                  .restore = &orders->restore},
+       &(struct cleat__run_order){.kind = joins ? CLEAT__RUN_JOIN : CLEAT__RUN_RESTORE, .restore = &orders->restore},
        NULL);
 }
 
 void cleat__run_orders_query(struct cleat__run_orders *orders) {
   orders->restore.query_only = true;
-  give(orders, &(struct cleat__run_order){.kind = CLEAT__RUN_RESTORE, .restore = &orders->restore},
-       NULL);
+  give(orders, &(struct cleat__run_order){.kind = CLEAT__RUN_RESTORE, .restore = &orders->restore}, NULL);
 }
 
 void cleat__run_orders_save(struct cleat__run_orders *orders, struct cleat__run_item *item,
@@ -141,14 +130,11 @@ void cleat__run_orders_save(struct cleat__run_orders *orders, struct cleat__run_
 
 void cleat__run_orders_delete(struct cleat__run_orders *orders, struct cleat__run_item *item) {
   item->deleting = true;
-  give(orders,
-       &(struct cleat__run_order){
-           .kind = CLEAT__RUN_DELETE, .found = &item->found, .step = item->found.step},
+  give(orders, &(struct cleat__run_order){.kind = CLEAT__RUN_DELETE, .found = &item->found, .step = item->found.step},
        item);
 }
 
-void cleat__run_orders_final(struct cleat__run_orders *orders, struct cleat__run_items *items,
-                             int64_t step) {
+void cleat__run_orders_final(struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t step) {
   struct cleat__run_item *newest = cleat__run_items_newest(items);
   orders->final_settled = true;
   orders->lent = newest;
@@ -203,8 +189,7 @@ void cleat__run_orders_go_online(struct cleat__run_orders *orders) {
   orders->offline = false;
 }
 
-unsigned cleat__run_orders_query_failed(struct cleat__run_orders *orders,
-                                        const struct cleat__run_deadlines *deadlines,
+unsigned cleat__run_orders_query_failed(struct cleat__run_orders *orders, const struct cleat__run_deadlines *deadlines,
                                         int64_t now_ms) {
   orders->queries++;
   orders->query_ms = now_ms + cleat__run_deadlines_retry_ms(deadlines, orders->queries);

@@ -55,40 +55,34 @@ enum cleat__run_decision {
 };
 
 /* Decides the next order while the saver is idle. *item is set for SAVE and DELETE. */
-enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *orders,
-                                                struct cleat__run_items *items,
-                                                const struct cleat__run_wants *wants,
-                                                int64_t now_ms, struct cleat__run_item **item);
+enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *orders, struct cleat__run_items *items,
+                                                const struct cleat__run_wants *wants, int64_t now_ms,
+                                                struct cleat__run_item **item);
 
 /* True, once: time is limited, and a newer checkpoint is ready than the one being saved. The caller stops that save. */
-bool cleat__run_orders_yield(struct cleat__run_orders *orders, struct cleat__run_items *items,
-                             int64_t now_ms);
+bool cleat__run_orders_yield(struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t now_ms);
 
 /* True if an item is ready or waits for its retry, or the saver works. A query does not count. */
-bool cleat__run_orders_have_work(const struct cleat__run_orders *orders,
-                                 const struct cleat__run_items *items);
+bool cleat__run_orders_have_work(const struct cleat__run_orders *orders, const struct cleat__run_items *items);
 
 /* If there is no such work: true if a deletion, the final state or rank 0's last order is still to come. */
-bool cleat__run_orders_want_more(const struct cleat__run_orders *orders,
-                                 struct cleat__run_items *items,
+bool cleat__run_orders_want_more(const struct cleat__run_orders *orders, struct cleat__run_items *items,
                                  const struct cleat__run_wants *wants);
 
 /* When cleat__run_orders_next will decide something if nothing else happens. -1: unknown. */
-int64_t cleat__run_orders_due(const struct cleat__run_orders *orders,
-                              struct cleat__run_items *items, int64_t now_ms);
+int64_t cleat__run_orders_due(const struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t now_ms);
 
 /* ---- Giving ------------------------------------------------------------------------------------------ */
 
 /* These give an order. The saver must be idle. With `joins` the order is JOIN: several ranks first join the start of
  * the job. */
-void cleat__run_orders_restore(struct cleat__run_orders *orders,
-                               const struct cleat__run_restore_options *restore, bool joins);
+void cleat__run_orders_restore(struct cleat__run_orders *orders, const struct cleat__run_restore_options *restore,
+                               bool joins);
 void cleat__run_orders_query(struct cleat__run_orders *orders);
 void cleat__run_orders_save(struct cleat__run_orders *orders, struct cleat__run_item *item,
                             enum cleat_if_exists if_exists);
 void cleat__run_orders_delete(struct cleat__run_orders *orders, struct cleat__run_item *item);
-void cleat__run_orders_final(struct cleat__run_orders *orders, struct cleat__run_items *items,
-                             int64_t step);
+void cleat__run_orders_final(struct cleat__run_orders *orders, struct cleat__run_items *items, int64_t step);
 void cleat__run_orders_follow(struct cleat__run_orders *orders, enum cleat_if_exists if_exists);
 void cleat__run_orders_say_over(struct cleat__run_orders *orders);
 
@@ -106,8 +100,7 @@ void cleat__run_orders_go_offline(struct cleat__run_orders *orders);
 /* The result of a query: the store answers, or it is asked again later. The second returns how many queries have
  * failed. */
 void cleat__run_orders_go_online(struct cleat__run_orders *orders);
-unsigned cleat__run_orders_query_failed(struct cleat__run_orders *orders,
-                                        const struct cleat__run_deadlines *deadlines,
+unsigned cleat__run_orders_query_failed(struct cleat__run_orders *orders, const struct cleat__run_deadlines *deadlines,
                                         int64_t now_ms);
 
 /* Gives the final state up. */

@@ -89,11 +89,10 @@ struct opcode {
 static const struct opcode opcodes[256] = {
     [0x80] = {BYTES_1, PASS, 0}, /* PROTO */
     [0x95] = {BYTES_8, PASS, 0}, /* FRAME */
-    ['.'] = {NOTHING, STOP, 1},         ['('] = {NOTHING, PUSH_MARK, 0},
-    ['0'] = {NOTHING, POP, 1},          ['1'] = {NOTHING, POP_MARK, 0},
-    ['2'] = {NOTHING, COPY, 0},         ['N'] = {NOTHING, PUSH, 0}, /* None */
-    [0x88] = {NOTHING, PUSH, 0},                                    /* True */
-    [0x89] = {NOTHING, PUSH, 0},                                    /* False */
+    ['.'] = {NOTHING, STOP, 1},         ['('] = {NOTHING, PUSH_MARK, 0}, ['0'] = {NOTHING, POP, 1},
+    ['1'] = {NOTHING, POP_MARK, 0},     ['2'] = {NOTHING, COPY, 0},      ['N'] = {NOTHING, PUSH, 0}, /* None */
+    [0x88] = {NOTHING, PUSH, 0},                                                                     /* True */
+    [0x89] = {NOTHING, PUSH, 0},                                                                     /* False */
     ['J'] = {BYTES_4, PUSH_NUMBER, 0},                              /* BININT, which is signed */
     ['K'] = {BYTES_1, PUSH_NUMBER, 0},                              /* BININT1 */
     ['M'] = {BYTES_2, PUSH_NUMBER, 0},                              /* BININT2 */
@@ -162,8 +161,7 @@ struct walk {
 
 static bool refuse(struct walk *walk, const char *why) {
   if (walk->status == CLEAT_OK)
-    walk->status = cleat__error_set(walk->err, CLEAT_FORMAT, "not understood at byte %zu: %s",
-                                    walk->begin, why);
+    walk->status = cleat__error_set(walk->err, CLEAT_FORMAT, "not understood at byte %zu: %s", walk->begin, why);
   return false;
 }
 
@@ -185,8 +183,7 @@ static bool add(struct walk *walk, struct words *words, uint64_t word) {
 
 static bool push(struct walk *walk, uint64_t value) {
   if (walk->stack.count >= STACK_MAX) {
-    walk->status = cleat__error_set(walk->err, CLEAT_LIMIT,
-                                    "over the limit of %d values on the stack", (int)STACK_MAX);
+    walk->status = cleat__error_set(walk->err, CLEAT_LIMIT, "over the limit of %d values on the stack", (int)STACK_MAX);
     return false;
   }
   return add(walk, &walk->stack, value);
@@ -321,8 +318,7 @@ static bool put_item(struct walk *walk, uint64_t *dict, uint64_t key, uint64_t v
   if (wanted && kind_of(*dict) == DICT)
     *dict = value_of(DICT, kind_of(value) == TEXT ? value >> KIND_BITS : 0);
   for (unsigned i = 0; i < CLEAT__RUN_PICKLE_NUMBERS; i++)
-    if (kind_of(value) == NUMBER && walk->answer->numbers[i] < 0 &&
-        is_text(walk, key, walk->query->number_keys[i]))
+    if (kind_of(value) == NUMBER && walk->answer->numbers[i] < 0 && is_text(walk, key, walk->query->number_keys[i]))
       walk->answer->numbers[i] = (int64_t)(value >> KIND_BITS);
   return true;
 }
@@ -571,10 +567,8 @@ static void forget(struct cleat__run_pickle_answer *answer) {
     answer->numbers[i] = -1;
 }
 
-cleat_status cleat__run_pickle_read(const void *bytes, size_t size,
-                                    const struct cleat__run_pickle_query *query,
-                                    struct cleat__run_pickle_answer *answer,
-                                    struct cleat_error *err) {
+cleat_status cleat__run_pickle_read(const void *bytes, size_t size, const struct cleat__run_pickle_query *query,
+                                    struct cleat__run_pickle_answer *answer, struct cleat_error *err) {
   struct walk walk = {.bytes = bytes, .size = size, .query = query, .answer = answer, .err = err};
   *answer = (struct cleat__run_pickle_answer){0};
   forget(answer);

@@ -28,16 +28,14 @@ struct cleat__run_pickle_query {
 struct cleat__run_pickle_answer {
   struct cleat__run_names texts;              /* sorted, without duplicates */
   int64_t numbers[CLEAT__RUN_PICKLE_NUMBERS]; /* -1: not there */
-  bool cut; /* refused because the end is missing: the file may still be incomplete */
+  bool cut;                                   /* refused because the end is missing: the file may still be incomplete */
 };
 
 /* Reads a whole pickle. Needs memory for the texts and up to 8 bytes per byte of the pickle, usually less than one.
  * *answer is always written; after a failure it is empty except for `cut`. Errors: FORMAT (not understood: an opcode,
  * an object of the class without the text, a text with a NUL), LIMIT (too deep), NO_MEMORY. */
-cleat_status cleat__run_pickle_read(const void *bytes, size_t size,
-                                    const struct cleat__run_pickle_query *query,
-                                    struct cleat__run_pickle_answer *answer,
-                                    struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_pickle_read(const void *bytes, size_t size, const struct cleat__run_pickle_query *query,
+                                    struct cleat__run_pickle_answer *answer, struct cleat_error *err) CLEAT_MUST_USE;
 
 void cleat__run_pickle_clear(struct cleat__run_pickle_answer *answer);
 

@@ -22,13 +22,11 @@ cleat_status cleat__run_ranks_find(struct cleat__run_ranks *ranks, struct cleat_
   struct cleat__orders_rank identity = {0};
   cleat_status status = cleat__orders_rank_find(&identity, err);
   if (status != CLEAT_OK) {
-    cleat__error_hint(
-        err, "set CLEAT_START to an id that all machines share and no other start has; or set "
-             "CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 if this 'cleat run' is the only one of the job");
+    cleat__error_hint(err, "set CLEAT_START to an id that all machines share and no other start has; or set "
+                           "CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 if this 'cleat run' is the only one of the job");
     return status;
   }
-  *ranks = (struct cleat__run_ranks){
-      .rank = identity.rank, .world_size = identity.world_size, .start = identity.start};
+  *ranks = (struct cleat__run_ranks){.rank = identity.rank, .world_size = identity.world_size, .start = identity.start};
   if (ranks->world_size > 1)
     ranks->role = ranks->rank == 0 ? CLEAT__RUN_LEADER : CLEAT__RUN_FOLLOWER;
   return CLEAT_OK;
@@ -39,8 +37,8 @@ void cleat__run_ranks_clear(struct cleat__run_ranks *ranks) {
   *ranks = (struct cleat__run_ranks){.role = CLEAT__RUN_ALONE};
 }
 
-cleat_status cleat__run_ranks_mark(const struct cleat__run_ranks *ranks,
-                                   const struct cleat__run_state *state, struct cleat_error *err) {
+cleat_status cleat__run_ranks_mark(const struct cleat__run_ranks *ranks, const struct cleat__run_state *state,
+                                   struct cleat_error *err) {
   return cleat__run_state_write(state, MARK, ranks->start, err);
 }
 
@@ -76,10 +74,8 @@ static void write_save(struct cleat__cli_json *json, const struct cleat__run_fou
     cleat__cli_json_text(json, files, NULL, contents->files[i].name);
 }
 
-cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number,
-                                  enum cleat__run_order_word word,
-                                  const struct cleat__run_found *found,
-                                  const struct cleat__run_contents *contents,
+cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number, enum cleat__run_order_word word,
+                                  const struct cleat__run_found *found, const struct cleat__run_contents *contents,
                                   struct cleat_error *err) {
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
@@ -88,8 +84,8 @@ cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number,
     write_save(&json, found, contents);
   char *text = json.failed ? NULL : cJSON_PrintUnformatted(json.root);
   cJSON_Delete(json.root);
-  cleat_status status = text ? cleat__orders_put(client, number, text, err)
-                             : cleat__error_no_memory(err, "an order for the other ranks");
+  cleat_status status =
+      text ? cleat__orders_put(client, number, text, err) : cleat__error_no_memory(err, "an order for the other ranks");
   cJSON_free(text);
   return status;
 }
@@ -100,8 +96,7 @@ static bool is_inside(const char *name) {
          !strstr(name, "/..");
 }
 
-static cleat_status read_names(const cJSON *list, struct cleat__run_names *names,
-                               struct cleat_error *err) {
+static cleat_status read_names(const cJSON *list, struct cleat__run_names *names, struct cleat_error *err) {
   const cJSON *item;
   cleat_status status = CLEAT_OK;
   cJSON_ArrayForEach(item, list) {
@@ -114,14 +109,12 @@ static cleat_status read_names(const cJSON *list, struct cleat__run_names *names
   return status;
 }
 
-static cleat_status read_save(const cJSON *root, struct cleat__run_said *said,
-                              struct cleat_error *err) {
-  const char *step = cleat__cli_json_member_text(root, "step"),
-             *path = cleat__cli_json_member_text(root, "path");
+static cleat_status read_save(const cJSON *root, struct cleat__run_said *said, struct cleat_error *err) {
+  const char *step = cleat__cli_json_member_text(root, "step"), *path = cleat__cli_json_member_text(root, "path");
   const cJSON *settle = cJSON_GetObjectItemCaseSensitive(root, "settle_ms");
   struct cleat__run_names entries = {0};
-  if (!step || !cleat__run_step_read(step, &said->found.step) || !is_inside(path) ||
-      !cJSON_IsNumber(settle) || settle->valueint < 0)
+  if (!step || !cleat__run_step_read(step, &said->found.step) || !is_inside(path) || !cJSON_IsNumber(settle) ||
+      settle->valueint < 0)
     return cleat__error_set(err, CLEAT_FORMAT, "an order of rank 0 cannot be read");
   said->found.settle_ms = (unsigned)settle->valueint;
   said->found.path = cleat__strdup(path);
@@ -136,8 +129,7 @@ static cleat_status read_save(const cJSON *root, struct cleat__run_said *said,
   return status;
 }
 
-static cleat_status read_order(const char *text, struct cleat__run_said *said,
-                               struct cleat_error *err) {
+static cleat_status read_order(const char *text, struct cleat__run_said *said, struct cleat_error *err) {
   cJSON *root = cJSON_Parse(text);
   const char *kind = root ? cleat__cli_json_member_text(root, "kind") : NULL;
   cleat_status status = CLEAT_OK;
@@ -152,8 +144,8 @@ static cleat_status read_order(const char *text, struct cleat__run_said *said,
   return status;
 }
 
-cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number,
-                                   struct cleat__run_said *said, struct cleat_error *err) {
+cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number, struct cleat__run_said *said,
+                                   struct cleat_error *err) {
   char *text = NULL;
   *said = (struct cleat__run_said){.word = CLEAT__RUN_SAID_NOTHING};
   cleat_status status = cleat__orders_get(client, number, &text, err);
@@ -167,8 +159,8 @@ cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number,
 
 /* ---- Which rank saves which file ------------------------------------------------------------------------------ */
 
-cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found,
-                                   struct cleat__run_found *here, struct cleat_error *err) {
+cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found, struct cleat__run_found *here,
+                                   struct cleat_error *err) {
   *here = *found;
   here->entries = cleat__calloc(found->entry_count + 1, sizeof *here->entries);
   here->entry_count = 0;
@@ -184,8 +176,7 @@ cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_foun
   return CLEAT_OK;
 }
 
-size_t cleat__run_ranks_own(struct cleat__run_contents *contents,
-                            const struct cleat__run_names *of_leader) {
+size_t cleat__run_ranks_own(struct cleat__run_contents *contents, const struct cleat__run_names *of_leader) {
   size_t own = 0;
   for (size_t i = 0; i < contents->file_count; i++) {
     if (cleat__run_names_have(of_leader, contents->files[i].name))
@@ -197,16 +188,13 @@ size_t cleat__run_ranks_own(struct cleat__run_contents *contents,
   return own;
 }
 
-cleat_status cleat__run_ranks_required(const struct cleat__run_contents *contents,
-                                       const struct cleat__run_found *found,
+cleat_status cleat__run_ranks_required(const struct cleat__run_contents *contents, const struct cleat__run_found *found,
                                        struct cleat__run_names *names, struct cleat_error *err) {
   struct cleat__run_list list = {0};
-  cleat_status status =
-      cleat__run_list_of(contents->files, contents->file_count, found->path, &list, err);
+  cleat_status status = cleat__run_list_of(contents->files, contents->file_count, found->path, &list, err);
   for (size_t i = 0; status == CLEAT_OK && i < list.names.count; i++) {
     char *name = cleat__strprintf("%s/%s", found->path, list.names.items[i]);
-    status = name ? cleat__run_names_add(names, name, err)
-                  : cleat__error_no_memory(err, "the names of files");
+    status = name ? cleat__run_names_add(names, name, err) : cleat__error_no_memory(err, "the names of files");
     cleat__free(name);
   }
   cleat__run_list_clear(&list);

@@ -49,8 +49,8 @@ cleat_status cleat__run_ranks_find(struct cleat__run_ranks *ranks, struct cleat_
 void cleat__run_ranks_clear(struct cleat__run_ranks *ranks);
 
 /* On rank 0, before it registers the start: writes the id of the start into DIR/.cleat-run. */
-cleat_status cleat__run_ranks_mark(const struct cleat__run_ranks *ranks,
-                                   const struct cleat__run_state *state, struct cleat_error *err);
+cleat_status cleat__run_ranks_mark(const struct cleat__run_ranks *ranks, const struct cleat__run_state *state,
+                                   struct cleat_error *err);
 
 /* On other ranks, once the start is registered: whether rank 0 uses the same `dir`. */
 bool cleat__run_ranks_is_shared(const struct cleat__run_ranks *ranks, const char *dir);
@@ -73,29 +73,25 @@ struct cleat__run_said {
 void cleat__run_said_clear(struct cleat__run_said *said);
 
 /* On rank 0: gives an order. `found` and `contents` are only for SAVE. Errors: the store's, NO_MEMORY. */
-cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number,
-                                  enum cleat__run_order_word word,
-                                  const struct cleat__run_found *found,
-                                  const struct cleat__run_contents *contents,
+cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number, enum cleat__run_order_word word,
+                                  const struct cleat__run_found *found, const struct cleat__run_contents *contents,
                                   struct cleat_error *err);
 
 /* On other ranks: reads order `number`. SAID_NOTHING: it is not there yet. Errors: the store's, FORMAT, NO_MEMORY. */
-cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number,
-                                   struct cleat__run_said *said, struct cleat_error *err);
+cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number, struct cleat__run_said *said,
+                                   struct cleat_error *err);
 
 /* Copies the checkpoint with only those entries that `dir` has. *here borrows everything from `found` except its array
  * of entries, which the caller frees with cleat__free. Errors: NO_MEMORY. */
-cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found,
-                                   struct cleat__run_found *here, struct cleat_error *err);
+cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found, struct cleat__run_found *here,
+                                   struct cleat_error *err);
 
 /* Moves the files of `contents` that rank 0 does not save to the front. Returns how many there are. */
-size_t cleat__run_ranks_own(struct cleat__run_contents *contents,
-                            const struct cleat__run_names *of_leader);
+size_t cleat__run_ranks_own(struct cleat__run_contents *contents, const struct cleat__run_names *of_leader);
 
 /* Collects the names of all files that the lists in `contents` name, relative to DIR, for cleat_save_request. Reads the
  * lists from the paths in `contents`: in DIR or in a hold. Errors: NO_MEMORY. */
-cleat_status cleat__run_ranks_required(const struct cleat__run_contents *contents,
-                                       const struct cleat__run_found *found,
+cleat_status cleat__run_ranks_required(const struct cleat__run_contents *contents, const struct cleat__run_found *found,
                                        struct cleat__run_names *names, struct cleat_error *err);
 
 #endif

@@ -73,8 +73,7 @@ static void say(const struct cleat__run_report *report, const char *label, const
   put_line(report->options.out, stamp, label, text);
 }
 
-static void sayf(const struct cleat__run_report *report, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static void sayf(const struct cleat__run_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void sayf(const struct cleat__run_report *report, const char *format, ...) {
   char text[TEXT_MAX];
   va_list arguments;
@@ -86,8 +85,7 @@ static void sayf(const struct cleat__run_report *report, const char *format, ...
 
 /* ---- Lines for programs ---- */
 
-static void begin(const struct cleat__run_report *report, struct cleat__cli_json *json,
-                  const char *event) {
+static void begin(const struct cleat__run_report *report, struct cleat__cli_json *json, const char *event) {
   char whole[21], text[32];
   int64_t now = wall_ms(report);
   cleat__time_rfc3339(now / 1000, whole);
@@ -125,8 +123,7 @@ static void json_moved(const struct cleat__run_report *report, const char *event
   end(report, &json);
 }
 
-static void json_message(const struct cleat__run_report *report, const char *event,
-                         const char *message) {
+static void json_message(const struct cleat__run_report *report, const char *event, const char *message) {
   struct cleat__cli_json json;
   begin(report, &json, event);
   cleat__cli_json_text(&json, json.root, "message", message);
@@ -134,8 +131,8 @@ static void json_message(const struct cleat__run_report *report, const char *eve
 }
 
 /* Adds a step, its path if there is one, and a text. */
-static void json_step(const struct cleat__run_report *report, const char *event, int64_t step,
-                      const char *path, const char *name, const char *text) {
+static void json_step(const struct cleat__run_report *report, const char *event, int64_t step, const char *path,
+                      const char *name, const char *text) {
   struct cleat__cli_json json;
   begin(report, &json, event);
   cleat__cli_json_int(&json, json.root, "step", step);
@@ -147,8 +144,7 @@ static void json_step(const struct cleat__run_report *report, const char *event,
 
 /* ---- Saves and restores ---- */
 
-void cleat__run_report_init(struct cleat__run_report *report,
-                            const struct cleat__run_report_options *options) {
+void cleat__run_report_init(struct cleat__run_report *report, const struct cleat__run_report_options *options) {
   *report = (struct cleat__run_report){.options = *options};
   report->totals.exit_status = -1;
   report->totals.store_reachable = true;
@@ -157,8 +153,7 @@ void cleat__run_report_init(struct cleat__run_report *report,
   report->next_metrics_ms = INT64_MIN;
 }
 
-static void say_moved(const struct cleat__run_report *report, const char *verb,
-                      const struct cleat__run_moved *moved) {
+static void say_moved(const struct cleat__run_report *report, const char *verb, const struct cleat__run_moved *moved) {
   char files[CLEAT__CLI_FORMAT_MAX], size[CLEAT__CLI_FORMAT_MAX], time[CLEAT__CLI_FORMAT_MAX];
   char rate[CLEAT__CLI_FORMAT_MAX] = "";
   cleat__cli_format_count(moved->files, "file", files);
@@ -166,8 +161,8 @@ static void say_moved(const struct cleat__run_report *report, const char *verb,
   cleat__cli_format_duration(moved->seconds, time);
   if (moved->seconds > 0)
     cleat__cli_format_size((double)moved->bytes / moved->seconds, rate);
-  sayf(report, "%s step %" PRId64 ": %s, %s in %s%s%s%s", verb, moved->step, files, size, time,
-       rate[0] ? ", " : "", rate, rate[0] ? "/s" : "");
+  sayf(report, "%s step %" PRId64 ": %s, %s in %s%s%s%s", verb, moved->step, files, size, time, rate[0] ? ", " : "",
+       rate, rate[0] ? "/s" : "");
 }
 
 /* Marks the totals as changed. True if the event is to be shown. */
@@ -176,8 +171,7 @@ static bool counted(struct cleat__run_report *report) {
   return !report->options.quiet;
 }
 
-static void tell_moved(struct cleat__run_report *report, const char *what,
-                       const struct cleat__run_moved *moved) {
+static void tell_moved(struct cleat__run_report *report, const char *what, const struct cleat__run_moved *moved) {
   if (!counted(report))
     return;
   if (is_json(report))
@@ -202,8 +196,7 @@ void cleat__run_report_newest(struct cleat__run_report *report, int64_t step, in
   report->changed = true;
 }
 
-void cleat__run_report_commit(struct cleat__run_report *report,
-                              const struct cleat__run_moved *moved) {
+void cleat__run_report_commit(struct cleat__run_report *report, const struct cleat__run_moved *moved) {
   struct cleat__run_totals *totals = &report->totals;
   totals->saves++;
   totals->saved_bytes += moved->bytes;
@@ -216,8 +209,7 @@ void cleat__run_report_commit(struct cleat__run_report *report,
   tell_moved(report, "saved", moved);
 }
 
-void cleat__run_report_restored(struct cleat__run_report *report,
-                                const struct cleat__run_moved *moved) {
+void cleat__run_report_restored(struct cleat__run_report *report, const struct cleat__run_moved *moved) {
   struct cleat__run_totals *totals = &report->totals;
   totals->restored = true;
   totals->restored_step = moved->step;
@@ -236,8 +228,7 @@ void cleat__run_report_fresh(struct cleat__run_report *report, const char *why) 
     sayf(report, "nothing to restore: %s", why);
 }
 
-void cleat__run_report_skipped(struct cleat__run_report *report, int64_t step, const char *path,
-                               const char *why) {
+void cleat__run_report_skipped(struct cleat__run_report *report, int64_t step, const char *path, const char *why) {
   report->totals.skipped++;
   if (!counted(report))
     return;
@@ -247,8 +238,8 @@ void cleat__run_report_skipped(struct cleat__run_report *report, int64_t step, c
     sayf(report, "step %" PRId64 " is not saved: %s", step, why);
 }
 
-static void json_failed(const struct cleat__run_report *report, int64_t step,
-                        const struct cleat_error *err, double next_try_s) {
+static void json_failed(const struct cleat__run_report *report, int64_t step, const struct cleat_error *err,
+                        double next_try_s) {
   struct cleat__cli_json json;
   begin(report, &json, "failed");
   cleat__cli_json_int(&json, json.root, "step", step);
@@ -262,8 +253,8 @@ static const char *message_of(const struct cleat_error *err) {
   return err->message[0] ? err->message : cleat_status_text(err->status);
 }
 
-void cleat__run_report_failed(struct cleat__run_report *report, int64_t step,
-                              const struct cleat_error *err, double next_try_s) {
+void cleat__run_report_failed(struct cleat__run_report *report, int64_t step, const struct cleat_error *err,
+                              double next_try_s) {
   report->totals.failures++;
   if (next_try_s >= 0)
     report->totals.retries++;
@@ -275,8 +266,8 @@ void cleat__run_report_failed(struct cleat__run_report *report, int64_t step,
   char wait[CLEAT__CLI_FORMAT_MAX] = "";
   if (next_try_s >= 0)
     cleat__cli_format_duration(next_try_s, wait);
-  sayf(report, "step %" PRId64 " could not be saved%s%s: %s", step, wait[0] ? ", next try in " : "",
-       wait, message_of(err));
+  sayf(report, "step %" PRId64 " could not be saved%s%s: %s", step, wait[0] ? ", next try in " : "", wait,
+       message_of(err));
   if (err->hint[0])
     say(report, "hint: ", err->hint);
 }
@@ -305,12 +296,11 @@ void cleat__run_report_deleted(struct cleat__run_report *report, int64_t step, c
   if (is_json(report))
     json_step(report, "deleted_local", step, path, "", NULL);
   else
-    sayf(report, "deleted step %" PRId64 " here%s%s: it is in the store", step, path ? ", " : "",
-         path ? path : "");
+    sayf(report, "deleted step %" PRId64 " here%s%s: it is in the store", step, path ? ", " : "", path ? path : "");
 }
 
-void cleat__run_report_unsaved(struct cleat__run_report *report,
-                               const struct cleat__run_unsaved *unsaved, size_t count) {
+void cleat__run_report_unsaved(struct cleat__run_report *report, const struct cleat__run_unsaved *unsaved,
+                               size_t count) {
   report->totals.unsaved += count;
   report->changed = true;
   for (size_t i = 0; i < count; i++) {
@@ -343,8 +333,7 @@ void cleat__run_report_warning(struct cleat__run_report *report, const char *for
   warn(report, text);
 }
 
-void cleat__run_report_warning_error(struct cleat__run_report *report,
-                                     const struct cleat_error *err) {
+void cleat__run_report_warning_error(struct cleat__run_report *report, const struct cleat_error *err) {
   if (!is_json(report)) {
     warn(report, message_of(err));
     if (err->hint[0])
@@ -402,8 +391,7 @@ void cleat__run_report_started(struct cleat__run_report *report, const char *nam
   end(report, &json);
 }
 
-static void say_ended(const struct cleat__run_report *report, int exit_status, int signal,
-                      double seconds) {
+static void say_ended(const struct cleat__run_report *report, int exit_status, int signal, double seconds) {
   char time[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_duration(seconds, time);
   const char *name = signal ? sigabbrev_np(signal) : NULL;
@@ -417,8 +405,7 @@ static void say_ended(const struct cleat__run_report *report, int exit_status, i
     sayf(report, "the command ended well after %s", time);
 }
 
-void cleat__run_report_ended(struct cleat__run_report *report, int exit_status, int signal,
-                             double seconds) {
+void cleat__run_report_ended(struct cleat__run_report *report, int exit_status, int signal, double seconds) {
   report->totals.running = false;
   report->totals.exit_status = exit_status;
   if (!counted(report))
@@ -468,8 +455,7 @@ static void json_status(const struct cleat__run_report *report) {
 }
 
 /* Formats "40 % of 1.2 GiB", or "512 MiB" while the total is unknown. */
-static void format_share(const struct cleat__run_totals *totals,
-                         char text[2 * CLEAT__CLI_FORMAT_MAX]) {
+static void format_share(const struct cleat__run_totals *totals, char text[2 * CLEAT__CLI_FORMAT_MAX]) {
   char size[CLEAT__CLI_FORMAT_MAX];
   uint64_t total = totals->saving_bytes_total, done = totals->saving_bytes_done;
   cleat__cli_format_size((double)(total ? total : done), size);
@@ -489,16 +475,15 @@ static void say_status(const struct cleat__run_report *report) {
   if (totals->committed) {
     char age[CLEAT__CLI_FORMAT_MAX];
     cleat__cli_format_duration(age_s(report), age);
-    snprintf(newest, sizeof newest, "newest step %" PRId64 " saved %s ago", totals->newest_step,
-             age);
+    snprintf(newest, sizeof newest, "newest step %" PRId64 " saved %s ago", totals->newest_step, age);
   }
   if (totals->pending)
     snprintf(waiting, sizeof waiting, "; %" PRIu64 " waiting", totals->pending);
   if (totals->saving) {
     char share[2 * CLEAT__CLI_FORMAT_MAX];
     format_share(totals, share);
-    snprintf(saving, sizeof saving, "%s step %" PRId64 " being saved: %s",
-             totals->pending ? "," : ";", totals->saving_step, share);
+    snprintf(saving, sizeof saving, "%s step %" PRId64 " being saved: %s", totals->pending ? "," : ";",
+             totals->saving_step, share);
   }
   if (totals->behind_ms > 0) {
     char time[CLEAT__CLI_FORMAT_MAX];
@@ -538,10 +523,9 @@ static void write_metrics(struct cleat__run_report *report, int64_t now) {
 
 /* Compares the fields that the caller sets. */
 static bool differs(const struct cleat__run_totals *a, const struct cleat__run_totals *b) {
-  return a->store_reachable != b->store_reachable || a->pending != b->pending ||
-         a->held != b->held || a->passed_by != b->passed_by || a->local_step != b->local_step ||
-         a->saving != b->saving || a->saving_step != b->saving_step ||
-         a->saving_bytes_done != b->saving_bytes_done ||
+  return a->store_reachable != b->store_reachable || a->pending != b->pending || a->held != b->held ||
+         a->passed_by != b->passed_by || a->local_step != b->local_step || a->saving != b->saving ||
+         a->saving_step != b->saving_step || a->saving_bytes_done != b->saving_bytes_done ||
          a->saving_bytes_total != b->saving_bytes_total;
 }
 

@@ -60,11 +60,11 @@ struct cleat__run_totals {
   /* Set by the caller. */
   bool store_reachable; /* the store answered the last call; true at the start */
   uint64_t pending;     /* checkpoints found and not yet saved, not counting the one being saved */
-  uint64_t passed_by; /* complete checkpoints that the command removed before they could be saved */
-  uint64_t held;      /* checkpoints that are held, so the command cannot remove them */
-  bool has_local;     /* the next three are set */
-  int64_t local_step; /* the newest complete checkpoint that was seen in DIR */
-  int64_t local_ms;   /* when it was seen complete, on the monotonic clock */
+  uint64_t passed_by;   /* complete checkpoints that the command removed before they could be saved */
+  uint64_t held;        /* checkpoints that are held, so the command cannot remove them */
+  bool has_local;       /* the next three are set */
+  int64_t local_step;   /* the newest complete checkpoint that was seen in DIR */
+  int64_t local_ms;     /* when it was seen complete, on the monotonic clock */
   /* for how long DIR has had a checkpoint newer than every stored one; 0: none */
   int64_t behind_ms;
   bool saving; /* the next three are set */
@@ -90,8 +90,7 @@ struct cleat__run_report {
 
 /* Copies the options. The first status line is due after CLEAT__RUN_STATUS_S, the first metrics file at the first tick.
  * There is nothing to free. */
-void cleat__run_report_init(struct cleat__run_report *report,
-                            const struct cleat__run_report_options *options);
+void cleat__run_report_init(struct cleat__run_report *report, const struct cleat__run_report_options *options);
 
 /* What a save or a restore transferred. */
 struct cleat__run_moved {
@@ -103,12 +102,10 @@ struct cleat__run_moved {
 };
 
 /* Reports a commit: `saved step 300: 12 files, 1.2 GiB in 3.4 s, 350 MiB/s`. */
-void cleat__run_report_commit(struct cleat__run_report *report,
-                              const struct cleat__run_moved *moved);
+void cleat__run_report_commit(struct cleat__run_report *report, const struct cleat__run_moved *moved);
 
 /* Reports that a step was restored into DIR. */
-void cleat__run_report_restored(struct cleat__run_report *report,
-                                const struct cleat__run_moved *moved);
+void cleat__run_report_restored(struct cleat__run_report *report, const struct cleat__run_moved *moved);
 
 /* Reports that nothing was restored, which is no failure. `why` completes "nothing to restore: …", such as "the store
  * has no checkpoint yet". */
@@ -119,18 +116,16 @@ void cleat__run_report_fresh(struct cleat__run_report *report, const char *why);
 void cleat__run_report_newest(struct cleat__run_report *report, int64_t step, int64_t age_s);
 
 /* Reports a checkpoint that is not saved and need not be. `why` is such as "it is already in the store". */
-void cleat__run_report_skipped(struct cleat__run_report *report, int64_t step, const char *path,
-                               const char *why);
+void cleat__run_report_skipped(struct cleat__run_report *report, int64_t step, const char *path, const char *why);
 
 /* Reports a failed attempt to save. `next_try_s`: time until the retry; negative: no retry. */
-void cleat__run_report_failed(struct cleat__run_report *report, int64_t step,
-                              const struct cleat_error *err, double next_try_s);
+void cleat__run_report_failed(struct cleat__run_report *report, int64_t step, const struct cleat_error *err,
+                              double next_try_s);
 
 /* Reports something that a person should check. */
 void cleat__run_report_warning(struct cleat__run_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void cleat__run_report_warning_error(struct cleat__run_report *report,
-                                     const struct cleat_error *err);
+void cleat__run_report_warning_error(struct cleat__run_report *report, const struct cleat_error *err);
 
 /* Reports something that may be of interest: "restoring step 300: 1.2 GiB", "SIGTERM: the command has 60 s to end". */
 void cleat__run_report_note(struct cleat__run_report *report, const char *format, ...)
@@ -143,8 +138,7 @@ void cleat__run_report_deleted(struct cleat__run_report *report, int64_t step, c
 /* Report the command's start as `pid`, and its end after `seconds`. The exit status is what a shell reports; `signal`
  * 0: it ended by itself. */
 void cleat__run_report_started(struct cleat__run_report *report, const char *name, int64_t pid);
-void cleat__run_report_ended(struct cleat__run_report *report, int exit_status, int signal,
-                             double seconds);
+void cleat__run_report_ended(struct cleat__run_report *report, int exit_status, int signal, double seconds);
 
 /* For the end: reports what could not be saved and why, one line each. */
 struct cleat__run_unsaved {
@@ -152,8 +146,8 @@ struct cleat__run_unsaved {
   const char *path;
   const char *why;
 };
-void cleat__run_report_unsaved(struct cleat__run_report *report,
-                               const struct cleat__run_unsaved *unsaved, size_t count);
+void cleat__run_report_unsaved(struct cleat__run_report *report, const struct cleat__run_unsaved *unsaved,
+                               size_t count);
 
 /* Writes the status line now: `newest step 300 saved 26 s ago; 1 waiting, step 400 being saved: 40 % of 1.2 GiB`. */
 void cleat__run_report_status(struct cleat__run_report *report);

@@ -27,11 +27,10 @@ static void add(struct page *page, const char *name, const char *help, const cha
   size_t length = strlen(name), tail = sizeof suffix - 1;
   bool counter = length > tail && strcmp(name + length - tail, suffix) == 0;
   if (!page->status)
-    page->status =
-        cleat__buffer_print(&page->text,
-                            "# HELP cleat_run_%s %s\n# TYPE cleat_run_%s %s\n"
-                            "cleat_run_%s %s\n",
-                            name, help, name, counter ? "counter" : "gauge", name, value);
+    page->status = cleat__buffer_print(&page->text,
+                                       "# HELP cleat_run_%s %s\n# TYPE cleat_run_%s %s\n"
+                                       "cleat_run_%s %s\n",
+                                       name, help, name, counter ? "counter" : "gauge", name, value);
 }
 
 static void add_count(struct page *page, const char *name, const char *help, uint64_t value) {
@@ -54,37 +53,27 @@ static void add_seconds(struct page *page, const char *name, const char *help, d
 
 static void add_saves(struct page *page, const struct cleat__run_totals *totals) {
   add_count(page, "saves_total", "Checkpoints committed to the store.", totals->saves);
-  add_count(page, "skipped_total", "Checkpoints that were found and need no save.",
-            totals->skipped);
+  add_count(page, "skipped_total", "Checkpoints that were found and need no save.", totals->skipped);
   add_count(page, "save_failures_total", "Failed attempts to save.", totals->failures);
-  add_count(page, "request_retries_total", "Retried requests to the store.",
-            totals->request_retries);
-  add_count(page, "save_retries_total", "Failed attempts that were to be retried.",
-            totals->retries);
-  add_count(page, "unsaved_total", "Checkpoints that could not be saved before the end.",
-            totals->unsaved);
+  add_count(page, "request_retries_total", "Retried requests to the store.", totals->request_retries);
+  add_count(page, "save_retries_total", "Failed attempts that were to be retried.", totals->retries);
+  add_count(page, "unsaved_total", "Checkpoints that could not be saved before the end.", totals->unsaved);
   add_count(page, "saved_bytes_total", "Bytes of committed checkpoints.", totals->saved_bytes);
   add_count(page, "saved_files_total", "Files of committed checkpoints.", totals->saved_files);
-  add_seconds(page, "save_seconds_total", "Time spent on saves that were committed.",
-              totals->save_seconds);
+  add_seconds(page, "save_seconds_total", "Time spent on saves that were committed.", totals->save_seconds);
   if (totals->saves > 0) {
-    add_seconds(page, "last_save_seconds", "Time that the last committed save took.",
-                totals->last_save_seconds);
-    add_count(page, "last_save_bytes", "Bytes of the last committed save.",
-              totals->last_save_bytes);
+    add_seconds(page, "last_save_seconds", "Time that the last committed save took.", totals->last_save_seconds);
+    add_count(page, "last_save_bytes", "Bytes of the last committed save.", totals->last_save_bytes);
   }
 }
 
 static void add_newest(struct page *page, const struct cleat__run_totals *totals, int64_t now_ms) {
   if (!totals->committed)
     return;
-  add_int(page, "newest_commit_step", "Step of the newest committed checkpoint.",
-          totals->newest_step);
-  add_int(page, "newest_commit_timestamp_seconds",
-          "When the newest checkpoint was committed, in seconds since 1970.",
+  add_int(page, "newest_commit_step", "Step of the newest committed checkpoint.", totals->newest_step);
+  add_int(page, "newest_commit_timestamp_seconds", "When the newest checkpoint was committed, in seconds since 1970.",
           totals->newest_wall_s);
-  add_seconds(page, "newest_commit_age_seconds",
-              "Age of the newest committed checkpoint when this was written.",
+  add_seconds(page, "newest_commit_age_seconds", "Age of the newest committed checkpoint when this was written.",
               (double)(now_ms - totals->newest_ms) / 1000);
 }
 
@@ -92,13 +81,11 @@ static void add_newest(struct page *page, const struct cleat__run_totals *totals
 static void add_local(struct page *page, const struct cleat__run_totals *totals, int64_t now_ms) {
   if (!totals->has_local)
     return;
-  add_int(page, "newest_local_step", "Step of the newest complete checkpoint in the folder.",
-          totals->local_step);
+  add_int(page, "newest_local_step", "Step of the newest complete checkpoint in the folder.", totals->local_step);
   add_seconds(page, "newest_local_age_seconds",
               "Age of the newest complete checkpoint in the folder when this was written.",
               (double)(now_ms - totals->local_ms) / 1000);
-  add_seconds(page, "behind_seconds",
-              "For how long the folder has had a checkpoint newer than any in the store.",
+  add_seconds(page, "behind_seconds", "For how long the folder has had a checkpoint newer than any in the store.",
               (double)totals->behind_ms / 1000);
 }
 
@@ -113,27 +100,21 @@ static void add_restore(struct page *page, const struct cleat__run_totals *total
 
 static void add_present(struct page *page, const struct cleat__run_totals *totals) {
   add_count(page, "pending_checkpoints", "Checkpoints that wait to be saved.", totals->pending);
-  add_count(page, "held_checkpoints", "Checkpoints held so that the command cannot remove them.",
-            totals->held);
-  add_count(page, "passed_by_total", "Complete checkpoints removed before they could be saved.",
-            totals->passed_by);
+  add_count(page, "held_checkpoints", "Checkpoints held so that the command cannot remove them.", totals->held);
+  add_count(page, "passed_by_total", "Complete checkpoints removed before they could be saved.", totals->passed_by);
   add_count(page, "saving", "1 while a checkpoint is being saved.", totals->saving);
   if (totals->saving) {
     add_int(page, "saving_step", "Step that is being saved.", totals->saving_step);
-    add_count(page, "saving_done_bytes", "Bytes of that step that are stored.",
-              totals->saving_bytes_done);
+    add_count(page, "saving_done_bytes", "Bytes of that step that are stored.", totals->saving_bytes_done);
     if (totals->saving_bytes_total > 0)
       add_count(page, "saving_bytes", "Total bytes of that step.", totals->saving_bytes_total);
   }
-  add_count(page, "store_reachable", "1 if the last request to the store was answered.",
-            totals->store_reachable);
+  add_count(page, "store_reachable", "1 if the last request to the store was answered.", totals->store_reachable);
   add_count(page, "command_running", "1 while the command runs.", totals->running);
   if (totals->exit_status >= 0)
-    add_int(page, "command_exit_status", "Exit status of the command; 128 + n for signal n.",
-            totals->exit_status);
+    add_int(page, "command_exit_status", "Exit status of the command; 128 + n for signal n.", totals->exit_status);
   add_count(page, "pruned_total", "Checkpoints removed from the store.", totals->pruned);
-  add_count(page, "deleted_local_total", "Checkpoints removed from the folder.",
-            totals->deleted_local);
+  add_count(page, "deleted_local_total", "Checkpoints removed from the folder.", totals->deleted_local);
   add_count(page, "warnings_total", "Warnings in the log.", totals->warnings);
 }
 
@@ -187,8 +168,7 @@ static cleat_status replace(const char *path, const struct page *page, struct cl
   return status;
 }
 
-cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, int64_t now_ms,
-                                      struct cleat_error *err) {
+cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, int64_t now_ms, struct cleat_error *err) {
   struct page page = {.status = CLEAT_OK};
   cleat__buffer_init(&page.text, METRICS_MAX);
   add_saves(&page, &report->totals);
@@ -196,8 +176,8 @@ cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, in
   add_local(&page, &report->totals, now_ms);
   add_restore(&page, &report->totals);
   add_present(&page, &report->totals);
-  cleat_status status = page.status ? cleat__error_no_memory(err, "the metrics")
-                                    : replace(report->options.metrics_path, &page, err);
+  cleat_status status =
+      page.status ? cleat__error_no_memory(err, "the metrics") : replace(report->options.metrics_path, &page, err);
   cleat__buffer_clear(&page.text);
   return status;
 }

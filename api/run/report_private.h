@@ -6,7 +6,6 @@
 
 /* Writes the totals of `now_ms` to options.metrics_path. Errors: those of a file, INVALID (the path
  * is not a regular file), NO_MEMORY. */
-cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, int64_t now_ms,
-                                      struct cleat_error *err);
+cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, int64_t now_ms, struct cleat_error *err);
 
 #endif

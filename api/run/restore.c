@@ -24,8 +24,8 @@ struct restore {
   bool ours;                              /* `metadata` is set: `cleat run` saved the checkpoint */
   bool damaged;                           /* DIR's copy is damaged and is replaced */
   const struct cleat__run_layout *layout; /* of the checkpoint; never NULL */
-  char *path;  /* the target of CLEAT_RESUME_DIR, relative to DIR; owned */
-  char *place; /* in the room; owned */
+  char *path;                             /* the target of CLEAT_RESUME_DIR, relative to DIR; owned */
+  char *place;                            /* in the room; owned */
 };
 
 void cleat__run_restored_clear(struct cleat__run_restored *restored) {
@@ -57,13 +57,11 @@ static const struct cleat__run_found *find_step(const struct cleat__run_scan *sc
 }
 
 /* Lists what a save of the same kind would store now. */
-static cleat_status contents_now(const struct restore *restore,
-                                 const struct cleat__run_found *found,
+static cleat_status contents_now(const struct restore *restore, const struct cleat__run_found *found,
                                  struct cleat__run_contents *contents, struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
   if (restore->metadata.is_final)
-    return cleat__run_contents_final(options->dir, options->layout, options->pattern, found->step,
-                                     contents, err);
+    return cleat__run_contents_final(options->dir, options->layout, options->pattern, found->step, contents, err);
   return cleat__run_contents_read(options->dir, found, contents, err);
 }
 
@@ -74,23 +72,21 @@ enum holds {
   HOLDS_SURELY
 };
 
-static enum holds judge_contents(const struct restore *restore,
-                                 const struct cleat__run_contents *contents) {
+static enum holds judge_contents(const struct restore *restore, const struct cleat__run_contents *contents) {
   const struct cleat__run_state *state = restore->options->state;
   const struct cleat__run_entry *entry = cleat__run_state_find(state, restore->info->step);
   char now[CLEAT__RUN_ID_MAX], id[CLEAT__RUN_ID_MAX];
   cleat__run_fingerprint(contents, now);
   cleat__run_contents_id(contents, id);
-  bool known =
-      entry && strcmp(entry->id, restore->metadata.id) == 0 && strcmp(entry->fingerprint, now) == 0;
+  bool known = entry && strcmp(entry->id, restore->metadata.id) == 0 && strcmp(entry->fingerprint, now) == 0;
   if (!known && strcmp(id, restore->metadata.id) != 0)
     return HOLDS_ANOTHER;
   return known && cleat__run_state_is_sure(state, entry) ? HOLDS_SURELY : HOLDS_PERHAPS;
 }
 
 /* Shows the load to the loop, waits for its end, and frees it. */
-static cleat_status follow(const struct restore *restore, struct cleat_load *load, bool checking,
-                           double *seconds, struct cleat_error *err) {
+static cleat_status follow(const struct restore *restore, struct cleat_load *load, bool checking, double *seconds,
+                           struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
   struct cleat_progress last;
   options->loading(options->user, load, checking);
@@ -104,12 +100,11 @@ static cleat_status follow(const struct restore *restore, struct cleat_load *loa
 
 /* Reads the files and compares them with the checksums of the checkpoint. A difference or a read error is not a
  * failure: *damage describes it. */
-static cleat_status check_bytes(const struct restore *restore,
-                                const struct cleat__run_contents *contents, double *seconds,
-                                struct cleat_error *damage, struct cleat_error *err) {
+static cleat_status check_bytes(const struct restore *restore, const struct cleat__run_contents *contents,
+                                double *seconds, struct cleat_error *damage, struct cleat_error *err) {
   struct cleat_load *load = NULL;
-  cleat_status status = cleat_verify_files_async(restore->checkpoint, contents->files,
-                                                 contents->file_count, &load, err);
+  cleat_status status =
+      cleat_verify_files_async(restore->checkpoint, contents->files, contents->file_count, &load, err);
   if (status == CLEAT_OK)
     status = follow(restore, load, true, seconds, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || status == CLEAT_NO_MEMORY)
@@ -119,18 +114,17 @@ static cleat_status check_bytes(const struct restore *restore,
 }
 
 /* Records that DIR has the checkpoint. From now on it is neither restored nor saved again, nor checked in this boot. */
-static cleat_status remember(const struct restore *restore,
-                             const struct cleat__run_contents *contents, struct cleat_error *err) {
+static cleat_status remember(const struct restore *restore, const struct cleat__run_contents *contents,
+                             struct cleat_error *err) {
   char fingerprint[CLEAT__RUN_ID_MAX];
   cleat__run_fingerprint(contents, fingerprint);
-  return cleat__run_state_put(restore->options->state, restore->info->step, restore->metadata.id,
-                              fingerprint, true, err);
+  return cleat__run_state_put(restore->options->state, restore->info->step, restore->metadata.id, fingerprint, true,
+                              err);
 }
 
 /* Checks whether DIR's copy of the step (`found`) is this very checkpoint. If it is not, *restored may say why. */
 static cleat_status check_held(struct restore *restore, const struct cleat__run_found *found,
-                               struct cleat__run_restored *restored, bool *held,
-                               struct cleat_error *err) {
+                               struct cleat__run_restored *restored, bool *held, struct cleat_error *err) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
   cleat_status status = CLEAT_OK;
@@ -191,13 +185,11 @@ static bool is_unproven(const struct restore *restore, const struct cleat__run_f
 }
 
 /* Checks whether DIR needs a restore. Negative `step`: the store has no checkpoint. */
-static cleat_status check_dir(struct restore *restore, int64_t step,
-                              struct cleat__run_restored *restored, bool *done,
+static cleat_status check_dir(struct restore *restore, int64_t step, struct cleat__run_restored *restored, bool *done,
                               struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
   struct cleat__run_scan scan;
-  cleat_status status =
-      cleat__run_layout_scan(options->dir, options->layout, options->pattern, &scan, err);
+  cleat_status status = cleat__run_layout_scan(options->dir, options->layout, options->pattern, &scan, err);
   if (status != CLEAT_OK)
     return status;
   const struct cleat__run_found *newest = newest_signed(&scan);
@@ -234,8 +226,7 @@ static cleat_status load_into(const struct restore *restore, const char *destina
   return status == CLEAT_OK ? follow(restore, load, false, &restored->seconds, err) : status;
 }
 
-static cleat_status load(const struct restore *restore, struct cleat__run_restored *restored,
-                         struct cleat_error *err) {
+static cleat_status load(const struct restore *restore, struct cleat__run_restored *restored, struct cleat_error *err) {
   char *destination = load_destination(restore);
   cleat_status status = CLEAT_OK;
   if (!destination)
@@ -250,8 +241,7 @@ static cleat_status load(const struct restore *restore, struct cleat__run_restor
 
 /* ---- Moving it into DIR -------------------------------------------------------------------------- */
 
-static cleat_status move_name(const char *dir, const char *name, const char *place,
-                              struct cleat_error *err) {
+static cleat_status move_name(const char *dir, const char *name, const char *place, struct cleat_error *err) {
   char *from = cleat__strprintf("%s/%s", dir, name), *to = cleat__strprintf("%s/%s", place, name);
   cleat_status status = CLEAT_OK;
   if (!from || !to)
@@ -300,12 +290,10 @@ static bool is_entry(const struct cleat__run_found *found, const char *name) {
 
 /* Moves the other names from the room into DIR: the first path component of each file. The record's files may be in any
  * order, so a component may come up again. If it is no longer in the room, it has been moved. */
-static cleat_status place_others(const struct restore *restore,
-                                 const struct cleat__run_found *found,
+static cleat_status place_others(const struct restore *restore, const struct cleat__run_found *found,
                                  struct cleat__run_restored *restored, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0; status == CLEAT_OK && i < cleat_checkpoint_file_count(restore->checkpoint);
-       i++) {
+  for (size_t i = 0; status == CLEAT_OK && i < cleat_checkpoint_file_count(restore->checkpoint); i++) {
     const char *name = cleat_checkpoint_file(restore->checkpoint, i)->name;
     char *first = cleat__strndup(name, strcspn(name, "/"));
     char *from = first ? cleat__strprintf("%s/%s", restore->place, first) : NULL;
@@ -313,9 +301,8 @@ static cleat_status place_others(const struct restore *restore,
     if (!from)
       status = cleat__error_no_memory(err, "a restore");
     else if (!is_entry(found, first) && lstat(from, &info) == 0)
-      status = place_name(restore, first,
-                          restore->damaged || (found == NULL && !restore->metadata.is_final),
-                          restored, err);
+      status =
+          place_name(restore, first, restore->damaged || (found == NULL && !restore->metadata.is_final), restored, err);
     cleat__free(from);
     cleat__free(first);
   }
@@ -324,8 +311,7 @@ static cleat_status place_others(const struct restore *restore,
 
 static cleat_status sync_folder(const char *path, struct cleat_error *err) {
   int failed = cleat__sync_folder_at(path);
-  return failed ? cleat__error_errno(err, failed, "cannot sync the names in '%s' to disk", path)
-                : CLEAT_OK;
+  return failed ? cleat__error_errno(err, failed, "cannot sync the names in '%s' to disk", path) : CLEAT_OK;
 }
 
 /* Syncs DIR, and the folders in it that got names of the checkpoint. */
@@ -337,8 +323,7 @@ static cleat_status sync_dir(const struct restore *restore, const struct cleat__
     const char *slash = strchr(found->entries[i], '/');
     if (!slash)
       continue;
-    char *parent =
-        cleat__strprintf("%s/%.*s", dir, (int)(slash - found->entries[i]), found->entries[i]);
+    char *parent = cleat__strprintf("%s/%.*s", dir, (int)(slash - found->entries[i]), found->entries[i]);
     /* nothing was moved there yet */
     status = !parent                     ? cleat__error_no_memory(err, "a restore")
              : access(parent, F_OK) != 0 ? CLEAT_OK
@@ -348,8 +333,8 @@ static cleat_status sync_dir(const struct restore *restore, const struct cleat__
   return status == CLEAT_OK ? sync_folder(dir, err) : status;
 }
 
-static cleat_status remember_placed(const struct restore *restore,
-                                    const struct cleat__run_found *found, struct cleat_error *err) {
+static cleat_status remember_placed(const struct restore *restore, const struct cleat__run_found *found,
+                                    struct cleat_error *err) {
   struct cleat__run_contents contents;
   if (!found || !restore->ours)
     return CLEAT_OK;
@@ -384,8 +369,7 @@ static cleat_status place_all(const struct restore *restore, const struct cleat_
 static cleat_status place(const struct restore *restore, struct cleat__run_restored *restored,
                           struct cleat_error *err) {
   struct cleat__run_scan scan;
-  cleat_status status = cleat__run_layout_scan(restore->place, restore->layout,
-                                               restore->options->pattern, &scan, err);
+  cleat_status status = cleat__run_layout_scan(restore->place, restore->layout, restore->options->pattern, &scan, err);
   if (status != CLEAT_OK)
     return status;
   const struct cleat__run_found *found = find_step(&scan, own_step(restore));
@@ -396,8 +380,7 @@ static cleat_status place(const struct restore *restore, struct cleat__run_resto
 
 /* ---- All of it --------------------------------------------------------------------------------- */
 
-static cleat_status fetch(struct restore *restore, struct cleat__run_restored *restored,
-                          struct cleat_error *err) {
+static cleat_status fetch(struct restore *restore, struct cleat__run_restored *restored, struct cleat_error *err) {
   struct cleat_error ignored;
   restore->place = cleat__run_state_place(restore->options->state, "restore");
   if (!restore->place)
@@ -429,8 +412,7 @@ static cleat_status understand(struct restore *restore, struct cleat_error *err)
 static cleat_status newest_of(const struct restore *restore, struct cleat__run_restored *restored,
                               struct cleat_error *err) {
   int64_t step = restore->info->step;
-  if (restore->options->step != CLEAT_STEP_LATEST &&
-      cleat_latest(restore->options->client, &step, err) != CLEAT_OK)
+  if (restore->options->step != CLEAT_STEP_LATEST && cleat_latest(restore->options->client, &step, err) != CLEAT_OK)
     return err->status;
   restored->newest = step > restore->info->step ? step : restore->info->step;
   return CLEAT_OK;
@@ -444,9 +426,8 @@ static cleat_status put_aside(const struct restore *restore, struct cleat__run_r
   const struct cleat__run_restore_options *options = restore->options;
   struct cleat__run_scan scan;
   char *place = cleat__run_state_place(options->state, "aside");
-  cleat_status status =
-      place ? cleat__run_layout_scan(options->dir, restore->layout, options->pattern, &scan, err)
-            : cleat__error_no_memory(err, "a restore");
+  cleat_status status = place ? cleat__run_layout_scan(options->dir, restore->layout, options->pattern, &scan, err)
+                              : cleat__error_no_memory(err, "a restore");
   if (status != CLEAT_OK) {
     cleat__free(place);
     return status;
@@ -467,8 +448,7 @@ static cleat_status put_aside(const struct restore *restore, struct cleat__run_r
   return status;
 }
 
-static cleat_status restore_checkpoint(struct restore *restore,
-                                       struct cleat__run_restored *restored,
+static cleat_status restore_checkpoint(struct restore *restore, struct cleat__run_restored *restored,
                                        struct cleat_error *err) {
   bool done = false;
   cleat_status status = understand(restore, err);
@@ -493,12 +473,11 @@ static cleat_status restore_checkpoint(struct restore *restore,
 }
 
 static bool is_empty_store(const struct restore *restore, const struct cleat_error *err) {
-  return err->status == CLEAT_NOT_FOUND && !err->s3_code[0] &&
-         restore->options->step == CLEAT_STEP_LATEST;
+  return err->status == CLEAT_NOT_FOUND && !err->s3_code[0] && restore->options->step == CLEAT_STEP_LATEST;
 }
 
-cleat_status cleat__run_restore(const struct cleat__run_restore_options *options,
-                                struct cleat__run_restored *restored, struct cleat_error *err) {
+cleat_status cleat__run_restore(const struct cleat__run_restore_options *options, struct cleat__run_restored *restored,
+                                struct cleat_error *err) {
   struct restore restore = {.options = options};
   bool done = false;
   *restored = (struct cleat__run_restored){.newest = -1, .resume_step = -1, .aside = -1};

@@ -25,7 +25,7 @@ struct cleat__run_restore_options {
   /* several ranks: resume from `joined_at` (NULL: nothing), even if DIR has a newer one */
   bool joined;
   struct cleat_checkpoint *joined_at; /* borrowed */
-  bool tell_only; /* rank 0 restores into this same DIR: only tells what it will have */
+  bool tell_only;                     /* rank 0 restores into this same DIR: only tells what it will have */
   /* Called with the running load, and with NULL after its end. Used for progress and for canceling. `checking`: the
    * load reads what DIR has. */
   void (*loading)(void *user, struct cleat_load *load, bool checking);
@@ -61,7 +61,7 @@ void cleat__run_restored_clear(struct cleat__run_restored *restored);
 
 /* Errors: those of the store; NOT_FOUND (the step that was asked for; with the code NoSuchBucket, the bucket),
  * INTEGRITY, NO_SPACE, CANCELLED; IO and similar errors of DIR. After an error the loaded files are removed. */
-cleat_status cleat__run_restore(const struct cleat__run_restore_options *options,
-                                struct cleat__run_restored *restored, struct cleat_error *err);
+cleat_status cleat__run_restore(const struct cleat__run_restore_options *options, struct cleat__run_restored *restored,
+                                struct cleat_error *err);
 
 #endif

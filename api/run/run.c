@@ -88,15 +88,14 @@ static void init(struct cleat__run_loop *loop) {
   cleat__run_scanner_init(&loop->scanner);
   loop->scanner.layout = options->layout;
   loop->scanner.pattern = options->pattern;
-  loop->scanner.quiet_ms =
-      options->quiet_s ? (int64_t)options->quiet_s * 1000 : CLEAT__RUN_QUIET_MS;
+  loop->scanner.quiet_ms = options->quiet_s ? (int64_t)options->quiet_s * 1000 : CLEAT__RUN_QUIET_MS;
   cleat__run_following_init(&loop->following, options->rank_timeout_s);
   cleat__run_report_init(&loop->report, &options->report);
   loop->told_ms = cleat__run_now_ms();
 }
 
-int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user,
-               bool *hangs, struct cleat_error *err) {
+int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user, bool *hangs,
+               struct cleat_error *err) {
   struct cleat__run_loop loop = {.options = options,
                                  .open = open,
                                  .user = user,

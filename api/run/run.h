@@ -19,10 +19,10 @@ struct cleat__run_options {
   int64_t step; /* the step to restore, or CLEAT_STEP_LATEST */
   /* how long a checkpoint without a sign must be unchanged; 0: CLEAT__RUN_QUIET_MS */
   unsigned quiet_s;
-  unsigned grace_s;    /* time for the command to end after SIGTERM */
-  unsigned flush_s;    /* time for saving after the command's end, if a signal asked for the end */
-  unsigned keep_last;  /* checkpoints to keep in the store; 0: all */
-  unsigned keep_local; /* checkpoints to keep in DIR; 0: all */
+  unsigned grace_s;        /* time for the command to end after SIGTERM */
+  unsigned flush_s;        /* time for saving after the command's end, if a signal asked for the end */
+  unsigned keep_last;      /* checkpoints to keep in the store; 0: all */
+  unsigned keep_local;     /* checkpoints to keep in DIR; 0: all */
   unsigned rank_timeout_s; /* several ranks: how long a rank that is ready waits for the others */
   enum cleat_if_exists if_exists;
   bool no_restore;
@@ -38,14 +38,14 @@ struct cleat__run_options {
 #define CLEAT__RUN_FAILED 125
 
 /* Opens a client of the store. Its log goes to `report`. */
-typedef cleat_status cleat__run_open_fn(void *user, struct cleat__run_report *report,
-                                        struct cleat_client **client, struct cleat_error *err);
+typedef cleat_status cleat__run_open_fn(void *user, struct cleat__run_report *report, struct cleat_client **client,
+                                        struct cleat_error *err);
 
 /* Runs everything and returns the exit status. Call it before any thread was started. An error from before the
  * command's start is in *err, with a status other than CLEAT_OK, and the caller prints it. Later errors have been
  * reported. *hangs: a thread of the library still hangs in a call, and its time was over. The process must then end
  * with _exit, because exit() would destroy data that the thread uses. */
-int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user,
-               bool *hangs, struct cleat_error *err);
+int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user, bool *hangs,
+               struct cleat_error *err);
 
 #endif

@@ -26,21 +26,20 @@ void cleat__run_result_clear(struct cleat__run_result *result) {
 
 /* ---- Checking DIR ------------------------------------------------------------------------------ */
 
-static cleat_status read_contents(const struct cleat__run_work *work,
-                                  struct cleat__run_contents *contents, struct cleat_error *err) {
+static cleat_status read_contents(const struct cleat__run_work *work, struct cleat__run_contents *contents,
+                                  struct cleat_error *err) {
   const struct cleat__run_saver_options *options = &work->saver->options;
   const struct cleat__run_found *found = work->order->found;
   if (work->order->kind == CLEAT__RUN_FINAL)
-    return cleat__run_contents_final(options->dir, options->layout, options->pattern,
-                                     found ? found->step : -1, contents, err);
+    return cleat__run_contents_final(options->dir, options->layout, options->pattern, found ? found->step : -1,
+                                     contents, err);
   if (work->order->hold)
     return cleat__run_hold_contents(work->order->hold, contents, err);
   return cleat__run_contents_read(options->dir, found, contents, err);
 }
 
 static cleat_status refuse_changed(const struct cleat__run_work *work, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_CHANGED, "step %" PRId64 " changed while it was being saved",
-                          work->order->step);
+  return cleat__error_set(err, CLEAT_CHANGED, "step %" PRId64 " changed while it was being saved", work->order->step);
 }
 
 /* Checks that no held file has changed, and that DIR has no file beyond the held ones. DIR may have fewer: its tool is
@@ -79,8 +78,8 @@ static cleat_status confirm(void *user, struct cleat_error *err) {
 /* ---- Saving ------------------------------------------------------------------------------------ */
 
 /* Waits for the save's end and notes its result. */
-static cleat_status end(struct cleat__run_work *work, struct cleat_save *save,
-                        enum cleat_outcome *outcome, struct cleat_error *err) {
+static cleat_status end(struct cleat__run_work *work, struct cleat_save *save, enum cleat_outcome *outcome,
+                        struct cleat_error *err) {
   struct cleat_progress last;
   cleat__run_saver_show(work->saver, save, NULL);
   cleat_status status = cleat_save_wait(save, err);
@@ -102,8 +101,8 @@ static void name_contents(const struct cleat__run_work *work, char id[CLEAT__RUN
     cleat__run_id_copy(id, work->id);
 }
 
-static cleat_status save_once(struct cleat__run_work *work, struct cleat_client *client,
-                              bool resume, enum cleat_outcome *outcome, struct cleat_error *err) {
+static cleat_status save_once(struct cleat__run_work *work, struct cleat_client *client, bool resume,
+                              enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   const struct cleat__run_order *order = work->order;
   char id[CLEAT__RUN_ID_MAX];
@@ -129,11 +128,11 @@ static cleat_status save_once(struct cleat__run_work *work, struct cleat_client 
 
 /* Saves, and reuses what an earlier attempt has stored, if the store supports that. A step that is to be replaced is
  * sent completely. */
-static cleat_status save_with(struct cleat__run_work *work, struct cleat_client *client,
-                              enum cleat_outcome *outcome, struct cleat_error *err) {
+static cleat_status save_with(struct cleat__run_work *work, struct cleat_client *client, enum cleat_outcome *outcome,
+                              struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
-  bool resume = !saver->no_resume && !cleat__run_work_is_leader(work) && !work->order->again &&
-                !work->replace && work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
+  bool resume = !saver->no_resume && !cleat__run_work_is_leader(work) && !work->order->again && !work->replace &&
+                work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
   struct cleat_error refusal;
   if (!resume)
     return save_once(work, client, false, outcome, err);
@@ -147,8 +146,7 @@ static cleat_status save_with(struct cleat__run_work *work, struct cleat_client 
   status = save_once(work, client, false, outcome, err);
   /* If it is UNSUPPORTED again, reuse was not the reason. */
   if (status != CLEAT_UNSUPPORTED && work->result->beside.status == CLEAT_OK) {
-    cleat__error_hint(&refusal,
-                      "saves continue without it; an interrupted save sends the whole step again");
+    cleat__error_hint(&refusal, "saves continue without it; an interrupted save sends the whole step again");
     work->result->beside = refusal;
   }
   return status;
@@ -160,8 +158,7 @@ static cleat_status compare_standing(struct cleat__run_work *work, bool *same, b
                                      struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat__run_metadata metadata;
-  cleat_status status =
-      cleat_checkpoint_open(work->saver->options.client, work->order->step, &checkpoint, err);
+  cleat_status status = cleat_checkpoint_open(work->saver->options.client, work->order->step, &checkpoint, err);
   if (status != CLEAT_OK)
     return status;
   *same = cleat__run_metadata_read(cleat_checkpoint_info(checkpoint)->metadata, &metadata) &&
@@ -173,8 +170,8 @@ static cleat_status compare_standing(struct cleat__run_work *work, bool *same, b
 }
 
 /* Decides what to do if another start seems to have committed the step. */
-static cleat_status judge_standing(struct cleat__run_work *work, struct cleat_client *client,
-                                   cleat_status status, struct cleat_error *err) {
+static cleat_status judge_standing(struct cleat__run_work *work, struct cleat_client *client, cleat_status status,
+                                   struct cleat_error *err) {
   struct cleat_error ignored;
   enum cleat_outcome outcome;
   bool same = false, is_final = false;
@@ -195,14 +192,13 @@ static cleat_status save_with_ranks(struct cleat__run_work *work, struct cleat_e
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_saver_options *options = &saver->options;
   enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
-  cleat_status status =
-      cleat__run_ranks_required(&work->contents, work->order->found, &work->required, err);
+  cleat_status status = cleat__run_ranks_required(&work->contents, work->order->found, &work->required, err);
   /* its lists are gone, so missing files could not be noticed */
   if (status == CLEAT_OK && work->order->found->absent > 0 && work->required.count == 0)
     status = refuse_changed(work, err);
   if (status == CLEAT_OK)
-    status = cleat__run_ranks_say(options->client, saver->orders + 1, CLEAT__RUN_SAID_SAVE,
-                                  work->order->found, &work->contents, err);
+    status = cleat__run_ranks_say(options->client, saver->orders + 1, CLEAT__RUN_SAID_SAVE, work->order->found,
+                                  &work->contents, err);
   if (status == CLEAT_OK) {
     saver->orders++;
     status = save_with(work, options->client, &outcome, err);
@@ -247,8 +243,7 @@ static bool let_go(struct cleat__run_work *work, char fingerprint[CLEAT__RUN_ID_
     return true;
   bool same = cleat__run_hold_check(order->hold) == CLEAT__RUN_HOLD_SAME;
   cleat__run_hold_release(order->hold);
-  if (!same || cleat__run_contents_read(work->saver->options.dir, order->found, &contents,
-                                        &ignored) != CLEAT_OK)
+  if (!same || cleat__run_contents_read(work->saver->options.dir, order->found, &contents, &ignored) != CLEAT_OK)
     return false;
   cleat__run_contents_id(&contents, id);
   cleat__run_fingerprint(&contents, fingerprint); /* ctime has changed, as the links were removed */
@@ -263,8 +258,7 @@ static void forget_gone(const struct cleat__run_work *work) {
   struct cleat__run_scan scan;
   struct cleat_error ignored;
   if (options->state->count < STATE_ENTRIES_MAX ||
-      cleat__run_layout_scan(options->dir, options->layout, options->pattern, &scan, &ignored) !=
-          CLEAT_OK)
+      cleat__run_layout_scan(options->dir, options->layout, options->pattern, &scan, &ignored) != CLEAT_OK)
     return;
   int64_t *steps = cleat__calloc(scan.count + 1, sizeof *steps);
   for (size_t i = 0; steps && i < scan.count; i++)
@@ -285,9 +279,8 @@ static void keep_state(struct cleat__run_work *work) {
     return;
   /* If it was already committed, its bytes were not read now. */
   bool sure = !work->result->known;
-  cleat_status status =
-      there ? cleat__run_state_put(state, work->order->step, work->id, fingerprint, sure, &err)
-            : cleat__run_state_remove(state, work->order->step, &err);
+  cleat_status status = there ? cleat__run_state_put(state, work->order->step, work->id, fingerprint, sure, &err)
+                              : cleat__run_state_remove(state, work->order->step, &err);
   if (status != CLEAT_OK)
     note_beside(work, &err);
 }
@@ -337,8 +330,7 @@ static cleat_status do_save(struct cleat__run_work *work, struct cleat_error *er
 
 /* ---- Deleting from DIR ----------------------------------------------------------------------------- */
 
-static cleat_status move_away(const char *dir, const char *name, const char *place,
-                              struct cleat_error *err) {
+static cleat_status move_away(const char *dir, const char *name, const char *place, struct cleat_error *err) {
   const char *slash = strrchr(name, '/'); /* the name may lie in a subfolder of DIR, which stays */
   char *from = cleat__strprintf("%s/%s", dir, name);
   char *to = cleat__strprintf("%s/%s", place, slash ? slash + 1 : name);
@@ -422,11 +414,10 @@ static void saver_finish(struct cleat__job *job, struct cleat__task *task) {
   (void)eventfd_write(saver->ended_fd, 1);
 }
 
-static const struct cleat__job_ops saver_ops = {
-    .take = saver_take, .process = saver_process, .finish = saver_finish};
+static const struct cleat__job_ops saver_ops = {.take = saver_take, .process = saver_process, .finish = saver_finish};
 
-cleat_status cleat__run_saver_open(const struct cleat__run_saver_options *options,
-                                   struct cleat__run_saver **saver, struct cleat_error *err) {
+cleat_status cleat__run_saver_open(const struct cleat__run_saver_options *options, struct cleat__run_saver **saver,
+                                   struct cleat_error *err) {
   struct cleat__run_saver *fresh = cleat__calloc(1, sizeof *fresh);
   cleat_status status = CLEAT_OK;
   if (!fresh)

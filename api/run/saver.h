@@ -17,11 +17,11 @@
 
 enum cleat__run_order_kind {
   CLEAT__RUN_RESTORE,
-  CLEAT__RUN_SAVE,   /* save a checkpoint */
-  CLEAT__RUN_FINAL,  /* save all of DIR at the end */
-  CLEAT__RUN_DELETE, /* delete a committed checkpoint from DIR */
-  CLEAT__RUN_JOIN,   /* several ranks: join this start of the job; `restore` says from which step */
-  CLEAT__RUN_FOLLOW, /* a rank other than 0: read rank 0's next order, and do it */
+  CLEAT__RUN_SAVE,    /* save a checkpoint */
+  CLEAT__RUN_FINAL,   /* save all of DIR at the end */
+  CLEAT__RUN_DELETE,  /* delete a committed checkpoint from DIR */
+  CLEAT__RUN_JOIN,    /* several ranks: join this start of the job; `restore` says from which step */
+  CLEAT__RUN_FOLLOW,  /* a rank other than 0: read rank 0's next order, and do it */
   CLEAT__RUN_SAY_OVER /* rank 0: tell the others that there is nothing more to save */
 };
 
@@ -78,8 +78,8 @@ struct cleat__run_saver_options {
 struct cleat__run_saver;
 
 /* Starts the thread with all signals blocked. Errors: NO_MEMORY, IO. */
-cleat_status cleat__run_saver_open(const struct cleat__run_saver_options *options,
-                                   struct cleat__run_saver **saver, struct cleat_error *err);
+cleat_status cleat__run_saver_open(const struct cleat__run_saver_options *options, struct cleat__run_saver **saver,
+                                   struct cleat_error *err);
 
 /* Cancels the order under way, waits for its end, and ends the thread. NULL is allowed. */
 void cleat__run_saver_close(struct cleat__run_saver *saver);

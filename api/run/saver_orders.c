@@ -25,8 +25,7 @@ cleat_status cleat__run_do_restore(struct cleat__run_work *work, struct cleat_er
   if (status != CLEAT_OK || !cleat__run_work_is_leader(work))
     return status;
   /* Ranks that share our folder wait for this order. */
-  status = cleat__run_ranks_say(saver->options.client, saver->orders + 1, CLEAT__RUN_SAID_BEGIN,
-                                NULL, NULL, err);
+  status = cleat__run_ranks_say(saver->options.client, saver->orders + 1, CLEAT__RUN_SAID_BEGIN, NULL, NULL, err);
   if (status == CLEAT_OK)
     saver->orders++;
   else
@@ -39,8 +38,8 @@ cleat_status cleat__run_do_restore(struct cleat__run_work *work, struct cleat_er
 cleat_status cleat__run_do_join(struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_restore_options *restore = work->order->restore;
-  cleat_status status = cleat__run_ranks_join(saver->options.client, restore->step,
-                                              restore->query_only, &saver->joined_at, err);
+  cleat_status status =
+      cleat__run_ranks_join(saver->options.client, restore->step, restore->query_only, &saver->joined_at, err);
   saver->joined = status == CLEAT_OK;
   return status;
 }
@@ -66,8 +65,7 @@ cleat_status cleat__run_do_follow(struct cleat__run_work *work, struct cleat_err
                                            .dir = saver->options.dir,
                                            .holds = saver->options.holds,
                                            .if_exists = work->order->if_exists,
-                                           .nothing =
-                                               saver->options.ranks->role == CLEAT__RUN_BYSTANDER,
+                                           .nothing = saver->options.ranks->role == CLEAT__RUN_BYSTANDER,
                                            .saving = saving,
                                            .is_cancelled = is_cancelled,
                                            .user = saver};
@@ -90,6 +88,6 @@ cleat_status cleat__run_do_follow(struct cleat__run_work *work, struct cleat_err
 }
 
 cleat_status cleat__run_do_say_over(struct cleat__run_work *work, struct cleat_error *err) {
-  return cleat__run_ranks_say(work->saver->options.client, work->saver->orders + 1,
-                              CLEAT__RUN_SAID_OVER, NULL, NULL, err);
+  return cleat__run_ranks_say(work->saver->options.client, work->saver->orders + 1, CLEAT__RUN_SAID_OVER, NULL, NULL,
+                              err);
 }

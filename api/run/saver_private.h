@@ -46,8 +46,7 @@ struct cleat__run_work {
 };
 
 /* Shows a save or a load to the loop, which may ask for its progress and cancel it until it is hidden. */
-void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save,
-                           struct cleat_load *load);
+void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save, struct cleat_load *load);
 void cleat__run_saver_hide(struct cleat__run_saver *saver);
 
 /* True if we are rank 0 of several. */

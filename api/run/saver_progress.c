@@ -8,8 +8,7 @@ bool cleat__run_work_is_leader(const struct cleat__run_work *work) {
 
 /* ---- The saver's thread ---------------------------------------------------------------------------- */
 
-void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save,
-                           struct cleat_load *load) {
+void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save, struct cleat_load *load) {
   cleat__pool_lock(saver->pool);
   saver->synced.save = save;
   saver->synced.load = load;
@@ -35,8 +34,7 @@ void cleat__run_saver_hide(struct cleat__run_saver *saver) {
 
 /* Takes the save or load, and the caller uses it without our lock. Save and load have their own locks, which are not
  * taken under ours. */
-static void begin_use(struct cleat__run_saver *saver, bool cancel, struct cleat_save **save,
-                      struct cleat_load **load) {
+static void begin_use(struct cleat__run_saver *saver, bool cancel, struct cleat_save **save, struct cleat_load **load) {
   cleat__pool_lock(saver->pool);
   saver->synced.cancelled = saver->synced.cancelled || cancel;
   saver->synced.in_use = true;

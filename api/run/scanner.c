@@ -12,8 +12,7 @@ enum {
 };
 
 void cleat__run_scanner_init(struct cleat__run_scanner *scanner) {
-  *scanner = (struct cleat__run_scanner){
-      .watch = {.fd = -1}, .recovered = -1, .heard_ms = -1, .sign_ms = -1};
+  *scanner = (struct cleat__run_scanner){.watch = {.fd = -1}, .recovered = -1, .heard_ms = -1, .sign_ms = -1};
 }
 
 void cleat__run_scanner_clear(struct cleat__run_scanner *scanner) {
@@ -71,8 +70,7 @@ static void expect_parts(struct cleat__run_scan *scan) {
       scan->items[i].whole = true;
 }
 
-static void note_oddities(struct cleat__run_scanner *scanner,
-                          struct cleat__run_findings *findings) {
+static void note_oddities(struct cleat__run_scanner *scanner, struct cleat__run_findings *findings) {
   findings->limited = scanner->watch.limited && !scanner->told_limited;
   findings->duplicate = findings->scan.duplicates && !scanner->told_duplicate;
   scanner->told_limited = scanner->told_limited || findings->limited;
@@ -83,18 +81,16 @@ bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int
                              struct cleat__run_findings *findings, struct cleat_error *err) {
   bool first = !scanner->scanned;
   *findings = (struct cleat__run_findings){0};
-  cleat_status status = cleat__run_layout_scan_again(
-      scanner->dir, scanner->layout, scanner->pattern, &scanner->lists, &findings->scan, err);
+  cleat_status status = cleat__run_layout_scan_again(scanner->dir, scanner->layout, scanner->pattern, &scanner->lists,
+                                                     &findings->scan, err);
   scanner->heard_ms = scanner->sign_ms = -1;
   scanner->scan_ms = now_ms + CLEAT__RUN_SCAN_MS;
   if (status == CLEAT_OK) {
     if (parts)
       expect_parts(&findings->scan);
     note_oddities(scanner, findings);
-    const struct cleat__run_settling settling = {.dir = scanner->dir,
-                                                 .watch = first ? NULL : &scanner->watch,
-                                                 .quiet_ms = scanner->quiet_ms,
-                                                 .now_ms = now_ms};
+    const struct cleat__run_settling settling = {
+        .dir = scanner->dir, .watch = first ? NULL : &scanner->watch, .quiet_ms = scanner->quiet_ms, .now_ms = now_ms};
     status = cleat__run_items_update(&scanner->items, &findings->scan, &settling, err);
   }
   findings->failed = status != CLEAT_OK && !scanner->failed;
@@ -110,8 +106,8 @@ bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int
 const struct cleat__run_item *cleat__run_scanner_refused(struct cleat__run_scanner *scanner) {
   for (size_t i = 0; i < scanner->items.count; i++) {
     struct cleat__run_item *item = scanner->items.items[i];
-    bool refused = item->state == CLEAT__RUN_SEEN && item->found.has_sign && item->found.whole &&
-                   item->refused.status != CLEAT_OK;
+    bool refused =
+        item->state == CLEAT__RUN_SEEN && item->found.has_sign && item->found.whole && item->refused.status != CLEAT_OK;
     if (refused && !item->refusal_told) {
       item->refusal_told = true;
       return item;
@@ -120,8 +116,7 @@ const struct cleat__run_item *cleat__run_scanner_refused(struct cleat__run_scann
   return NULL;
 }
 
-bool cleat__run_scanner_hold(struct cleat__run_scanner *scanner, int64_t begun_ms,
-                             struct cleat_error *err) {
+bool cleat__run_scanner_hold(struct cleat__run_scanner *scanner, int64_t begun_ms, struct cleat_error *err) {
   bool held = cleat__run_keep_newest(&scanner->items, &scanner->holds, scanner->dir, err);
   scanner->rest_ms = cleat__run_now_ms();
   scanner->rest_ms += REST_MS + REST_SHARE * (scanner->rest_ms - begun_ms);

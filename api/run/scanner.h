@@ -23,9 +23,9 @@ struct cleat__run_scanner {
   struct cleat__run_items items;
   struct cleat__run_holds holds;
   struct cleat__run_lists lists; /* a cache of the file lists in checkpoints */
-  int64_t recovered; /* the step that was recovered from an earlier start's hold; -1: none */
-  bool scanned;      /* there was a scan that did not fail */
-  bool failed;       /* the last scan failed */
+  int64_t recovered;             /* the step that was recovered from an earlier start's hold; -1: none */
+  bool scanned;                  /* there was a scan that did not fail */
+  bool failed;                   /* the last scan failed */
   bool told_limited, told_duplicate;
   int64_t scan_ms;  /* when the next regular scan is due */
   int64_t heard_ms; /* when the first change after the last scan was heard */
@@ -67,7 +67,6 @@ bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int
 const struct cleat__run_item *cleat__run_scanner_refused(struct cleat__run_scanner *scanner);
 
 /* Holds the newest checkpoint, after a scan that began at `begun_ms`. Returns as cleat__run_keep_newest. */
-bool cleat__run_scanner_hold(struct cleat__run_scanner *scanner, int64_t begun_ms,
-                             struct cleat_error *err);
+bool cleat__run_scanner_hold(struct cleat__run_scanner *scanner, int64_t begun_ms, struct cleat_error *err);
 
 #endif

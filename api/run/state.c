@@ -83,8 +83,7 @@ static bool read_entry(const cJSON *object, struct cleat__run_entry *entry) {
 }
 
 static struct cleat__run_entry *add_entry(struct cleat__run_state *state) {
-  struct cleat__run_entry *entries =
-      cleat__grow(state->entries, &state->capacity, state->count, sizeof *entries);
+  struct cleat__run_entry *entries = cleat__grow(state->entries, &state->capacity, state->count, sizeof *entries);
   if (!entries)
     return NULL;
   state->entries = entries;
@@ -142,8 +141,7 @@ char *cleat__run_state_text(const char *folder, const char *name) {
   return text;
 }
 
-static cleat_status read_state(struct cleat__run_state *state, bool *damaged,
-                               struct cleat_error *err) {
+static cleat_status read_state(struct cleat__run_state *state, bool *damaged, struct cleat_error *err) {
   char *path = cleat__strprintf("%s/state.json", state->folder);
   if (!path)
     return cleat__error_no_memory(err, "the state of DIR");
@@ -161,8 +159,7 @@ static cleat_status read_state(struct cleat__run_state *state, bool *damaged,
 
 /* ---- Writing ----------------------------------------------------------------------------------- */
 
-static void write_entry(struct cleat__cli_json *json, cJSON *list,
-                        const struct cleat__run_entry *entry) {
+static void write_entry(struct cleat__cli_json *json, cJSON *list, const struct cleat__run_entry *entry) {
   char step[24];
   cJSON *object = cleat__cli_json_object(json, list, NULL);
   snprintf(step, sizeof step, "%" PRId64, entry->step);
@@ -200,16 +197,15 @@ static cleat_status write_text(const char *path, const char *text, struct cleat_
 
 static cleat_status sync_folder(const char *path, struct cleat_error *err) {
   int failed = cleat__sync_folder_at(path);
-  return failed ? cleat__error_errno(err, failed, "cannot sync the folder '%s' to disk", path)
-                : CLEAT_OK;
+  return failed ? cleat__error_errno(err, failed, "cannot sync the folder '%s' to disk", path) : CLEAT_OK;
 }
 
-cleat_status cleat__run_state_write(const struct cleat__run_state *state, const char *name,
-                                    const char *text, struct cleat_error *err) {
+cleat_status cleat__run_state_write(const struct cleat__run_state *state, const char *name, const char *text,
+                                    struct cleat_error *err) {
   char *path = cleat__strprintf("%s/%s", state->folder, name);
   char *fresh = cleat__strprintf("%s/%s.new", state->folder, name);
-  cleat_status status = path && fresh && text ? write_text(fresh, text, err)
-                                              : cleat__error_no_memory(err, "the state of DIR");
+  cleat_status status =
+      path && fresh && text ? write_text(fresh, text, err) : cleat__error_no_memory(err, "the state of DIR");
   if (status == CLEAT_OK && rename(fresh, path) != 0)
     status = cleat__error_errno(err, errno, "cannot write '%s'", path);
   if (status == CLEAT_OK)
@@ -234,8 +230,7 @@ static cleat_status make_folder(const char *path, struct cleat_error *err) {
   return cleat__error_errno(err, errno, "cannot create the folder '%s'", path);
 }
 
-static cleat_status take_lock(struct cleat__run_state *state, const char *dir,
-                              struct cleat_error *err) {
+static cleat_status take_lock(struct cleat__run_state *state, const char *dir, struct cleat_error *err) {
   char *path = cleat__strprintf("%s/lock", state->folder);
   if (!path)
     return cleat__error_no_memory(err, "the state of DIR");
@@ -263,8 +258,7 @@ void cleat__run_state_boot(char boot[CLEAT__RUN_BOOT_MAX]) {
   fclose(file);
 }
 
-static cleat_status prepare(struct cleat__run_state *state, const char *dir, bool *damaged,
-                            struct cleat_error *err) {
+static cleat_status prepare(struct cleat__run_state *state, const char *dir, bool *damaged, struct cleat_error *err) {
   bool is_new = access(state->folder, F_OK) != 0;
   cleat_status status = make_folder(state->folder, err);
   /* What state.json says must not be lost with its folder. */
@@ -282,8 +276,7 @@ static cleat_status prepare(struct cleat__run_state *state, const char *dir, boo
 cleat_status cleat__run_state_lock_file(const char *dir, int *lock, struct cleat_error *err) {
   char *folder = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER, dir);
   char *path = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER "/lock", dir);
-  cleat_status status =
-      folder && path ? make_folder(folder, err) : cleat__error_no_memory(err, "the state of DIR");
+  cleat_status status = folder && path ? make_folder(folder, err) : cleat__error_no_memory(err, "the state of DIR");
   int fd = status == CLEAT_OK ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
   if (status == CLEAT_OK && fd < 0)
     status = cleat__error_errno(err, errno, "cannot open '%s'", path);
@@ -293,23 +286,21 @@ cleat_status cleat__run_state_lock_file(const char *dir, int *lock, struct cleat
   return status;
 }
 
-cleat_status cleat__run_state_open(const char *dir, const char *url, struct cleat__run_state *state,
-                                   bool *damaged, struct cleat_error *err) {
+cleat_status cleat__run_state_open(const char *dir, const char *url, struct cleat__run_state *state, bool *damaged,
+                                   struct cleat_error *err) {
   return cleat__run_state_open_by(dir, url, -1, state, damaged, err);
 }
 
-cleat_status cleat__run_state_open_by(const char *dir, const char *url, int lock,
-                                      struct cleat__run_state *state, bool *damaged,
-                                      struct cleat_error *err) {
+cleat_status cleat__run_state_open_by(const char *dir, const char *url, int lock, struct cleat__run_state *state,
+                                      bool *damaged, struct cleat_error *err) {
   *state = (struct cleat__run_state){.lock = lock};
   *damaged = false;
   cleat__run_state_boot(state->boot);
   state->folder = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER, dir);
   state->room = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER "/room", dir);
   state->url = cleat__strdup(url);
-  cleat_status status = state->folder && state->room && state->url
-                            ? prepare(state, dir, damaged, err)
-                            : cleat__error_no_memory(err, "the state of DIR");
+  cleat_status status = state->folder && state->room && state->url ? prepare(state, dir, damaged, err)
+                                                                   : cleat__error_no_memory(err, "the state of DIR");
   if (status != CLEAT_OK)
     cleat__run_state_close(state);
   return status;
@@ -335,13 +326,11 @@ static struct cleat__run_entry *find(const struct cleat__run_state *state, int64
   return NULL;
 }
 
-const struct cleat__run_entry *cleat__run_state_find(const struct cleat__run_state *state,
-                                                     int64_t step) {
+const struct cleat__run_entry *cleat__run_state_find(const struct cleat__run_state *state, int64_t step) {
   return find(state, step);
 }
 
-bool cleat__run_state_is_sure(const struct cleat__run_state *state,
-                              const struct cleat__run_entry *entry) {
+bool cleat__run_state_is_sure(const struct cleat__run_state *state, const struct cleat__run_entry *entry) {
   return state->boot[0] && strcmp(entry->boot, state->boot) == 0;
 }
 
@@ -353,8 +342,8 @@ bool cleat__run_state_is_of_this_boot(const struct cleat__run_state *state) {
   return state->count == 0;
 }
 
-cleat_status cleat__run_state_put(struct cleat__run_state *state, int64_t step, const char *id,
-                                  const char *fingerprint, bool sure, struct cleat_error *err) {
+cleat_status cleat__run_state_put(struct cleat__run_state *state, int64_t step, const char *id, const char *fingerprint,
+                                  bool sure, struct cleat_error *err) {
   struct cleat__run_entry *entry = find(state, step);
   if (!entry)
     entry = add_entry(state);
@@ -379,8 +368,7 @@ void cleat__run_state_retain(struct cleat__run_state *state, const int64_t *step
   state->count = kept;
 }
 
-cleat_status cleat__run_state_remove(struct cleat__run_state *state, int64_t step,
-                                     struct cleat_error *err) {
+cleat_status cleat__run_state_remove(struct cleat__run_state *state, int64_t step, struct cleat_error *err) {
   struct cleat__run_entry *entry = find(state, step);
   if (!entry)
     return CLEAT_OK;

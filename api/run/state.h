@@ -25,8 +25,7 @@
 #define CLEAT__RUN_ID_MAX (2 * CLEAT__RUN_ID_BYTES + 1)
 
 /* Both buffers have that size. */
-static inline void cleat__run_id_copy(char to[CLEAT__RUN_ID_MAX],
-                                      const char from[CLEAT__RUN_ID_MAX]) {
+static inline void cleat__run_id_copy(char to[CLEAT__RUN_ID_MAX], const char from[CLEAT__RUN_ID_MAX]) {
   memcpy(to, from, CLEAT__RUN_ID_MAX);
 }
 
@@ -64,44 +63,40 @@ struct cleat__run_state {
 /* Creates the folder, takes the lock, empties the room, and reads what was committed to the store at `url`. A
  * state.json that cannot be read counts as empty, and *damaged is set. Errors: BUSY (another `cleat run` works on
  * `dir`), NO_SPACE, DENIED, IO, NO_MEMORY. */
-cleat_status cleat__run_state_open(const char *dir, const char *url, struct cleat__run_state *state,
-                                   bool *damaged, struct cleat_error *err);
+cleat_status cleat__run_state_open(const char *dir, const char *url, struct cleat__run_state *state, bool *damaged,
+                                   struct cleat_error *err);
 void cleat__run_state_close(struct cleat__run_state *state);
 
 /* The same with the lock's file already open. Takes the descriptor in any case. -1: opens the file itself. */
-cleat_status cleat__run_state_open_by(const char *dir, const char *url, int lock,
-                                      struct cleat__run_state *state, bool *damaged,
-                                      struct cleat_error *err);
+cleat_status cleat__run_state_open_by(const char *dir, const char *url, int lock, struct cleat__run_state *state,
+                                      bool *damaged, struct cleat_error *err);
 
 /* Opens the lock's file without locking it: a close-on-exec descriptor, or -1. Errors: NO_SPACE, DENIED, IO,
  * NO_MEMORY. */
 cleat_status cleat__run_state_lock_file(const char *dir, int *lock, struct cleat_error *err);
 
 /* The entry of a step. NULL: none. Valid until the next change. */
-const struct cleat__run_entry *cleat__run_state_find(const struct cleat__run_state *state,
-                                                     int64_t step);
+const struct cleat__run_entry *cleat__run_state_find(const struct cleat__run_state *state, int64_t step);
 
 /* True if the entry's bytes were seen in this boot. */
-bool cleat__run_state_is_sure(const struct cleat__run_state *state,
-                              const struct cleat__run_entry *entry);
+bool cleat__run_state_is_sure(const struct cleat__run_state *state, const struct cleat__run_entry *entry);
 
 /* True if anything in DIR was stored or restored in this boot, or if nothing ever was. */
 bool cleat__run_state_is_of_this_boot(const struct cleat__run_state *state);
 
 /* Adds or replaces an entry, and writes state.json. It is durable on return. `sure`: the bytes were seen just now. */
-cleat_status cleat__run_state_put(struct cleat__run_state *state, int64_t step, const char *id,
-                                  const char *fingerprint, bool sure, struct cleat_error *err);
+cleat_status cleat__run_state_put(struct cleat__run_state *state, int64_t step, const char *id, const char *fingerprint,
+                                  bool sure, struct cleat_error *err);
 
 /* Drops all steps except `steps`. state.json is written with the next change. */
 void cleat__run_state_retain(struct cleat__run_state *state, const int64_t *steps, size_t count);
 
 /* Drops the step, if it has an entry. */
-cleat_status cleat__run_state_remove(struct cleat__run_state *state, int64_t step,
-                                     struct cleat_error *err);
+cleat_status cleat__run_state_remove(struct cleat__run_state *state, int64_t step, struct cleat_error *err);
 
 /* Replaces a file in DIR/.cleat-run. `text` NULL counts as no memory. The file's bytes are durable, its name is not. */
-cleat_status cleat__run_state_write(const struct cleat__run_state *state, const char *name,
-                                    const char *text, struct cleat_error *err);
+cleat_status cleat__run_state_write(const struct cleat__run_state *state, const char *name, const char *text,
+                                    struct cleat_error *err);
 
 /* Reads a whole file in `folder`, which is a DIR/.cleat-run. Owned. NULL: it is missing, or cannot be read. */
 char *cleat__run_state_text(const char *folder, const char *name);

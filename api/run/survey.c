@@ -38,10 +38,10 @@ static bool ends_with(const char *name, const char *end) {
 
 /* True for files that are not part of a checkpoint, or never its large part. */
 static bool is_note(const char *name) {
-  static const char *const ends[] = {
-      ".log", ".out", ".err",  ".txt", ".md",  ".json", ".jsonl", ".csv",   ".tsv",     ".yaml",
-      ".yml", ".ini", ".toml", ".py",  ".pyc", ".sh",   ".html",  ".ipynb", ".wandb",   ".prom",
-      ".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf",  ".mp4",   ".wav",   ".parquet", ".arrow"};
+  static const char *const ends[] = {".log",  ".out",   ".err",   ".txt",  ".md",      ".json", ".jsonl", ".csv",
+                                     ".tsv",  ".yaml",  ".yml",   ".ini",  ".toml",    ".py",   ".pyc",   ".sh",
+                                     ".html", ".ipynb", ".wandb", ".prom", ".png",     ".jpg",  ".jpeg",  ".gif",
+                                     ".svg",  ".pdf",   ".mp4",   ".wav",  ".parquet", ".arrow"};
   if (strncmp(name, "events.out.tfevents.", strlen("events.out.tfevents.")) == 0)
     return true;
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -51,13 +51,11 @@ static bool is_note(const char *name) {
 }
 
 static bool is_notes_folder(const char *name) {
-  return strcmp(name, "wandb") == 0 || strcmp(name, "mlruns") == 0 ||
-         strcmp(name, "__pycache__") == 0;
+  return strcmp(name, "wandb") == 0 || strcmp(name, "mlruns") == 0 || strcmp(name, "__pycache__") == 0;
 }
 
 static bool is_since(const struct statx_timestamp *time, const struct timespec *since) {
-  return time->tv_sec > since->tv_sec ||
-         (time->tv_sec == since->tv_sec && (long)time->tv_nsec >= since->tv_nsec);
+  return time->tv_sec > since->tv_sec || (time->tv_sec == since->tv_sec && (long)time->tv_nsec >= since->tv_nsec);
 }
 
 /* If the file system does not record when a file was created, only its ctime counts. */
@@ -68,12 +66,10 @@ static bool is_new(const struct statx *info, const struct timespec *since) {
 
 /* ---- Walking ------------------------------------------------------------------------------------- */
 
-static void walk_folder(struct walk *walk, int parent, const char *name, const char *path,
-                        unsigned depth);
+static void walk_folder(struct walk *walk, int parent, const char *name, const char *path, unsigned depth);
 
 /* `path` is relative to the surveyed folder. */
-static void walk_name(struct walk *walk, int parent, const char *name, const char *path,
-                      unsigned depth) {
+static void walk_name(struct walk *walk, int parent, const char *name, const char *path, unsigned depth) {
   struct statx info;
   if (++walk->entries > ENTRIES_MAX || depth > DEPTH_MAX) {
     walk->more = true;
@@ -85,15 +81,13 @@ static void walk_name(struct walk *walk, int parent, const char *name, const cha
     return;
   if (S_ISDIR(info.stx_mode) && !is_notes_folder(name)) {
     walk_folder(walk, parent, name, path, depth);
-  } else if (S_ISREG(info.stx_mode) && info.stx_size > 0 && !is_note(name) &&
-             is_new(&info, &walk->since)) {
+  } else if (S_ISREG(info.stx_mode) && info.stx_size > 0 && !is_note(name) && is_new(&info, &walk->since)) {
     walk->files++;
     walk->bytes += info.stx_size;
   }
 }
 
-static void walk_folder(struct walk *walk, int parent, const char *name, const char *path,
-                        unsigned depth) {
+static void walk_folder(struct walk *walk, int parent, const char *name, const char *path, unsigned depth) {
   char below[PATH_BYTES];
   const struct dirent *entry;
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -130,8 +124,8 @@ static cleat_status keep_example(struct cleat__run_survey *survey, const char *n
   return CLEAT_OK;
 }
 
-static cleat_status take_name(struct walk *walk, int dir, const char *name,
-                              struct cleat__run_survey *survey, struct cleat_error *err) {
+static cleat_status take_name(struct walk *walk, int dir, const char *name, struct cleat__run_survey *survey,
+                              struct cleat_error *err) {
   walk->files = 0;
   walk->bytes = 0;
   walk_name(walk, dir, name, name, 1);
@@ -145,9 +139,8 @@ static cleat_status take_name(struct walk *walk, int dir, const char *name,
   return keep_example(survey, name, walk->bytes, err);
 }
 
-cleat_status cleat__run_survey_read(const char *dir, struct timespec since,
-                                    bool (*skip)(void *user, const char *name), void *user,
-                                    struct cleat__run_survey *survey, struct cleat_error *err) {
+cleat_status cleat__run_survey_read(const char *dir, struct timespec since, bool (*skip)(void *user, const char *name),
+                                    void *user, struct cleat__run_survey *survey, struct cleat_error *err) {
   struct walk walk = {.since = since, .skip = skip, .user = user};
   struct cleat__run_survey made = {0};
   const struct dirent *entry;
@@ -172,8 +165,7 @@ void cleat__run_survey_clear(struct cleat__run_survey *survey) {
   *survey = (struct cleat__run_survey){0};
 }
 
-cleat_status cleat__run_survey_now(const char *path, struct timespec *now,
-                                   struct cleat_error *err) {
+cleat_status cleat__run_survey_now(const char *path, struct timespec *now, struct cleat_error *err) {
   char *file = cleat__strprintf("%s/now", path);
   struct stat info;
   if (!file)
@@ -195,9 +187,8 @@ cleat_status cleat__run_survey_now(const char *path, struct timespec *now,
 void cleat__run_survey_say(const struct cleat__run_survey *survey, char *text, size_t size) {
   char bytes[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_size((double)survey->bytes, bytes);
-  int length = snprintf(text, size, "%zu name%s with %zu file%s, %s%s", survey->names,
-                        survey->names == 1 ? "" : "s", survey->files, survey->files == 1 ? "" : "s",
-                        bytes, survey->more ? " and more" : "");
+  int length = snprintf(text, size, "%zu name%s with %zu file%s, %s%s", survey->names, survey->names == 1 ? "" : "s",
+                        survey->files, survey->files == 1 ? "" : "s", bytes, survey->more ? " and more" : "");
   for (size_t i = 0; i < CLEAT__RUN_SURVEY_EXAMPLES && survey->examples[i].name; i++) {
     if (length < 0 || (size_t)length >= size)
       return;
@@ -205,7 +196,6 @@ void cleat__run_survey_say(const struct cleat__run_survey *survey, char *text, s
     const char *name = survey->examples[i].name;
     cleat__utf8_quote(name, strlen(name), quoted, sizeof quoted);
     cleat__cli_format_size((double)survey->examples[i].bytes, bytes);
-    length += snprintf(text + length, size - (size_t)length, "%s%s (%s)",
-                       i == 0 ? ", such as " : ", ", quoted, bytes);
+    length += snprintf(text + length, size - (size_t)length, "%s%s (%s)", i == 0 ? ", such as " : ", ", quoted, bytes);
   }
 }

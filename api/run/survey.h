@@ -36,15 +36,13 @@ struct cleat__run_survey {
 };
 
 /* The present time of the file system of the folder `path`. It comes from a file that is created there and removed. */
-cleat_status cleat__run_survey_now(const char *path, struct timespec *now,
-                                   struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__run_survey_now(const char *path, struct timespec *now, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Surveys everything in `dir`, except names for which `skip` returns true. It is called with names such as "a" and
  * "a/b". *survey is written on success only, and the caller clears it. What cannot be read does not count. Errors:
  * those of opening `dir`, NO_MEMORY. */
-cleat_status cleat__run_survey_read(const char *dir, struct timespec since,
-                                    bool (*skip)(void *user, const char *name), void *user,
-                                    struct cleat__run_survey *survey,
+cleat_status cleat__run_survey_read(const char *dir, struct timespec since, bool (*skip)(void *user, const char *name),
+                                    void *user, struct cleat__run_survey *survey,
                                     struct cleat_error *err) CLEAT_MUST_USE;
 
 void cleat__run_survey_clear(struct cleat__run_survey *survey);

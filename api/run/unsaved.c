@@ -12,8 +12,8 @@ enum {
   ELSEWHERE_MS = 20000 /* other ranks or a network file system may be that late */
 };
 
-cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder,
-                                      int64_t now_ms, struct cleat_error *err) {
+cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder, int64_t now_ms,
+                                      struct cleat_error *err) {
   struct timespec since;
   cleat_status status = cleat__run_survey_now(folder, &since, err);
   written->known = status == CLEAT_OK;
@@ -32,14 +32,12 @@ void cleat__run_unsaved_note_saved(struct cleat__run_written *written) {
 const char *cleat__run_unsaved_why(const struct cleat__run_found *found, char *text, size_t size) {
   if (!found->absent)
     return "it is incomplete: the command ended while writing it";
-  snprintf(text, size,
-           "it is incomplete: %zu of the files that it names %s missing here, such as '%.200s'",
+  snprintf(text, size, "it is incomplete: %zu of the files that it names %s missing here, such as '%.200s'",
            found->absent, found->absent == 1 ? "is" : "are", found->absent_example);
   return text;
 }
 
-bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written,
-                                    const struct cleat__run_item *item) {
+bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written, const struct cleat__run_item *item) {
   bool doubtful = item->found.whole && item->found.doubt && !written->told_doubt;
   written->told_doubt = written->told_doubt || doubtful;
   return doubtful;
@@ -47,8 +45,8 @@ bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written,
 
 bool cleat__run_unsaved_is_stuck(struct cleat__run_item *item, int64_t now_ms) {
   const struct cleat__run_found *found = &item->found;
-  bool stuck = item->state == CLEAT__RUN_SEEN && !found->whole && found->absent > 0 &&
-               !item->absence_told && now_ms - item->since_ms >= ELSEWHERE_MS;
+  bool stuck = item->state == CLEAT__RUN_SEEN && !found->whole && found->absent > 0 && !item->absence_told &&
+               now_ms - item->since_ms >= ELSEWHERE_MS;
   item->absence_told = item->absence_told || stuck;
   return stuck;
 }
@@ -97,19 +95,17 @@ static bool has_candidate(const struct cleat__run_scanner *scanner, int64_t star
   for (size_t i = 0; i < scanner->items.count; i++) {
     const struct cleat__run_item *item = scanner->items.items[i];
     bool begun = item->state == CLEAT__RUN_SEEN && item->since_ms >= started_ms;
-    if (begun || item->committed || item->state == CLEAT__RUN_READY ||
-        item->state == CLEAT__RUN_SAVING)
+    if (begun || item->committed || item->state == CLEAT__RUN_READY || item->state == CLEAT__RUN_SAVING)
       return true;
   }
   return false;
 }
 
-static bool survey_files(struct cleat__run_written *written, struct cleat__run_scanner *scanner,
-                         char *text, size_t size) {
+static bool survey_files(struct cleat__run_written *written, struct cleat__run_scanner *scanner, char *text,
+                         size_t size) {
   struct cleat__run_survey survey;
   struct cleat_error err;
-  if (cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, &err) !=
-      CLEAT_OK)
+  if (cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, &err) != CLEAT_OK)
     return false;
   bool found = survey.names > 0;
   if (found && written->seen) {
@@ -121,9 +117,8 @@ static bool survey_files(struct cleat__run_written *written, struct cleat__run_s
   return written->told;
 }
 
-bool cleat__run_unsaved_survey(struct cleat__run_written *written,
-                               struct cleat__run_scanner *scanner, int64_t started_ms,
-                               int64_t now_ms, char *text, size_t size) {
+bool cleat__run_unsaved_survey(struct cleat__run_written *written, struct cleat__run_scanner *scanner,
+                               int64_t started_ms, int64_t now_ms, char *text, size_t size) {
   bool due = written->known && !written->told && !written->saved && now_ms >= written->next_ms;
   if (!due)
     return false;
@@ -136,28 +131,24 @@ bool cleat__run_unsaved_survey(struct cleat__run_written *written,
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-static bool has_unfinished(const struct cleat__run_written *written,
-                           struct cleat__run_scanner *scanner) {
+static bool has_unfinished(const struct cleat__run_written *written, struct cleat__run_scanner *scanner) {
   struct cleat__run_survey survey;
   struct cleat_error err;
   if (scanner->items.count == 0 ||
-      cleat__run_survey_read(scanner->dir, written->since, is_no_candidate, scanner, &survey,
-                             &err) != CLEAT_OK)
+      cleat__run_survey_read(scanner->dir, written->since, is_no_candidate, scanner, &survey, &err) != CLEAT_OK)
     return false;
   bool unfinished = survey.names > 0;
   cleat__run_survey_clear(&survey);
   return unfinished;
 }
 
-cleat_status cleat__run_unsaved_end(const struct cleat__run_written *written,
-                                    struct cleat__run_scanner *scanner,
+cleat_status cleat__run_unsaved_end(const struct cleat__run_written *written, struct cleat__run_scanner *scanner,
                                     struct cleat__run_leftover *left, struct cleat_error *err) {
   struct cleat__run_survey survey;
   *left = (struct cleat__run_leftover){0};
   if (!written->known || written->saved)
     return CLEAT_OK;
-  cleat_status status =
-      cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, err);
+  cleat_status status = cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, err);
   if (status != CLEAT_OK)
     return status;
   cleat__run_survey_say(&survey, left->text, sizeof left->text);

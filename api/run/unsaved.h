@@ -23,15 +23,14 @@ struct cleat__run_written {
 
 /* Everything in DIR now was there before the command. `folder` is on DIR's file system. Errors: those of a file that is
  * created there; then nothing will be found. */
-cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder,
-                                      int64_t now_ms, struct cleat_error *err);
+cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder, int64_t now_ms,
+                                      struct cleat_error *err);
 
 /* Something that the command wrote is in the store. */
 void cleat__run_unsaved_note_saved(struct cleat__run_written *written);
 
 /* After a scan while the command runs. True: report item->found.doubt now. Once. */
-bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written,
-                                    const struct cleat__run_item *item);
+bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written, const struct cleat__run_item *item);
 
 /* After a scan while the command runs. True: report that some of its files have been missing for too long. Once for
  * each checkpoint. */
@@ -39,9 +38,8 @@ bool cleat__run_unsaved_is_stuck(struct cleat__run_item *item, int64_t now_ms);
 
 /* After a scan while the command runs. True: report that the command has written files and none is part of a
  * checkpoint. `text` (of CLEAT__RUN_UNSAVED_TEXT_BYTES) names them. Once, within a minute after the files appear. */
-bool cleat__run_unsaved_survey(struct cleat__run_written *written,
-                               struct cleat__run_scanner *scanner, int64_t started_ms,
-                               int64_t now_ms, char *text, size_t size);
+bool cleat__run_unsaved_survey(struct cleat__run_written *written, struct cleat__run_scanner *scanner,
+                               int64_t started_ms, int64_t now_ms, char *text, size_t size);
 
 /* Says why a checkpoint with a sign is incomplete. */
 const char *cleat__run_unsaved_why(const struct cleat__run_found *found, char *text, size_t size);
@@ -55,8 +53,7 @@ struct cleat__run_leftover {
 
 /* Call it once everything has been saved that can be. If anything was saved, *left is empty. Errors: those of reading
  * DIR. */
-cleat_status cleat__run_unsaved_end(const struct cleat__run_written *written,
-                                    struct cleat__run_scanner *scanner,
+cleat_status cleat__run_unsaved_end(const struct cleat__run_written *written, struct cleat__run_scanner *scanner,
                                     struct cleat__run_leftover *left, struct cleat_error *err);
 
 #endif

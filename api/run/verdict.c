@@ -8,8 +8,7 @@ enum { LATE_CHANGES_MAX = 10 };
 
 /* ---- At the start ---------------------------------------------------------------------------------- */
 
-enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *known,
-                                               const struct cleat__run_item *item,
+enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *known, const struct cleat__run_item *item,
                                                const char *saved) {
   int64_t step = item->found.step;
   /* Each rank has only a part. Nobody uses parts of a step that the ranks do not resume from. */
@@ -30,8 +29,8 @@ enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *kn
 
 /* True for errors that a retry cannot fix. */
 static bool is_final_answer(cleat_status status) {
-  return status == CLEAT_EXISTS || status == CLEAT_INVALID || status == CLEAT_LIMIT ||
-         status == CLEAT_UNSUPPORTED || status == CLEAT_LOST || status == CLEAT_FORMAT;
+  return status == CLEAT_EXISTS || status == CLEAT_INVALID || status == CLEAT_LIMIT || status == CLEAT_UNSUPPORTED ||
+         status == CLEAT_LOST || status == CLEAT_FORMAT;
 }
 
 /* True for errors of DIR. NOT_FOUND with an S3 code means the bucket, and not DIR. */
@@ -40,15 +39,13 @@ static bool is_of_dir(const struct cleat_error *err) {
 }
 
 enum cleat__run_on_failure cleat__run_verdict_failure(const struct cleat_error *err, bool flushing,
-                                                      const struct cleat__run_deadlines *deadlines,
-                                                      unsigned tries) {
+                                                      const struct cleat__run_deadlines *deadlines, unsigned tries) {
   if (err->status == CLEAT_CANCELLED)
     return CLEAT__RUN_ON_FAILURE_NOTHING;
   if (is_of_dir(err))
     return CLEAT__RUN_ON_FAILURE_SETTLE;
   bool last = flushing && cleat__run_deadlines_last_try(deadlines, tries);
-  return last || is_final_answer(err->status) ? CLEAT__RUN_ON_FAILURE_LEAVE
-                                              : CLEAT__RUN_ON_FAILURE_RETRY;
+  return last || is_final_answer(err->status) ? CLEAT__RUN_ON_FAILURE_LEAVE : CLEAT__RUN_ON_FAILURE_RETRY;
 }
 
 bool cleat__run_verdict_allows_change(struct cleat__run_verdict *verdict) {
@@ -57,13 +54,11 @@ bool cleat__run_verdict_allows_change(struct cleat__run_verdict *verdict) {
 
 /* ---- At the end ------------------------------------------------------------------------------------ */
 
-enum cleat__run_last cleat__run_verdict_last(const struct cleat__run_item *item, bool ended_well,
-                                             int64_t started_ms) {
+enum cleat__run_last cleat__run_verdict_last(const struct cleat__run_item *item, bool ended_well, int64_t started_ms) {
   const struct cleat__run_found *found = &item->found;
   bool whole = found->has_sign ? found->whole : ended_well;
   if (!item->fingerprint[0])
-    return whole && item->refused.status != CLEAT_OK ? CLEAT__RUN_LAST_REFUSED
-                                                     : CLEAT__RUN_LAST_NOTHING;
+    return whole && item->refused.status != CLEAT_OK ? CLEAT__RUN_LAST_REFUSED : CLEAT__RUN_LAST_NOTHING;
   if (whole)
     return CLEAT__RUN_LAST_SAVE;
   /* The tool takes it for complete. A success would mislead everyone else too. */

@@ -39,8 +39,7 @@ enum cleat__run_first {
 };
 
 /* `saved`: the fingerprint of the step when it was saved or restored; NULL: none. */
-enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *known,
-                                               const struct cleat__run_item *item,
+enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *known, const struct cleat__run_item *item,
                                                const char *saved);
 
 /* ---- After a failed save --------------------------------------------------------------------------- */
@@ -54,8 +53,7 @@ enum cleat__run_on_failure {
 
 /* `tries`: the number of failures in a row, including this one. */
 enum cleat__run_on_failure cleat__run_verdict_failure(const struct cleat_error *err, bool flushing,
-                                                      const struct cleat__run_deadlines *deadlines,
-                                                      unsigned tries);
+                                                      const struct cleat__run_deadlines *deadlines, unsigned tries);
 
 /* Notes a checkpoint that changed during its save after the command had ended. False: there were too many such
  * changes. */
@@ -73,8 +71,7 @@ enum cleat__run_last {
 };
 
 /* For an item in state SEEN. `started_ms`: when the command was started. */
-enum cleat__run_last cleat__run_verdict_last(const struct cleat__run_item *item, bool ended_well,
-                                             int64_t started_ms);
+enum cleat__run_last cleat__run_verdict_last(const struct cleat__run_item *item, bool ended_well, int64_t started_ms);
 
 /* Sets the exit status: the command's, unless the command ended well and something was not saved. */
 void cleat__run_verdict_end(struct cleat__run_verdict *verdict, int exit_status);

@@ -17,9 +17,9 @@ enum {
   EVENT_BYTES = 64 << 10 /* the size of one read */
 };
 
-static const uint32_t interest = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_MOVED_TO |
-                                 IN_MOVED_FROM | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF |
-                                 IN_ONLYDIR | IN_EXCL_UNLINK | IN_DONT_FOLLOW;
+static const uint32_t interest = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_MOVED_TO | IN_MOVED_FROM |
+                                 IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK |
+                                 IN_DONT_FOLLOW;
 
 /* ---- Folders ----------------------------------------------------------------------------------- */
 
@@ -45,8 +45,7 @@ static bool enter_row(struct cleat__run_watch *watch, int wd, char *path) {
     watch->rows[at].path = path;
     return true;
   }
-  struct cleat__run_watch_row *rows =
-      cleat__grow(watch->rows, &watch->capacity, watch->count, sizeof *rows);
+  struct cleat__run_watch_row *rows = cleat__grow(watch->rows, &watch->capacity, watch->count, sizeof *rows);
   if (!rows)
     return false;
   watch->rows = rows;
@@ -59,8 +58,7 @@ static bool enter_row(struct cleat__run_watch *watch, int wd, char *path) {
 static void add_tree(struct cleat__run_watch *watch, const char *path, unsigned depth);
 
 /* Adds subfolders that were created before their parent was watched. */
-static void add_below(struct cleat__run_watch *watch, const char *full, const char *path,
-                      unsigned depth) {
+static void add_below(struct cleat__run_watch *watch, const char *full, const char *path, unsigned depth) {
   DIR *folder = opendir(full);
   const struct dirent *entry;
   if (!folder)
@@ -95,8 +93,7 @@ static void add_tree(struct cleat__run_watch *watch, const char *path, unsigned 
   cleat__free(full);
 }
 
-cleat_status cleat__run_watch_open(const char *dir, struct cleat__run_watch *watch,
-                                   struct cleat_error *err) {
+cleat_status cleat__run_watch_open(const char *dir, struct cleat__run_watch *watch, struct cleat_error *err) {
   *watch = (struct cleat__run_watch){.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
   watch->dir = cleat__strdup(dir);
   if (!watch->dir) {
@@ -138,8 +135,7 @@ static void note(struct cleat__run_watch *watch, const char *path) {
   if (watch->all_changed || knows(watch, path, length))
     return;
   char **changed = watch->changed_count < CHANGED_MAX
-                       ? cleat__grow(watch->changed, &watch->changed_capacity, watch->changed_count,
-                                     sizeof *changed)
+                       ? cleat__grow(watch->changed, &watch->changed_capacity, watch->changed_count, sizeof *changed)
                        : NULL;
   if (changed) {
     watch->changed = changed;
@@ -151,8 +147,7 @@ static void note(struct cleat__run_watch *watch, const char *path) {
     watch->all_changed = true;
 }
 
-static void take_named(struct cleat__run_watch *watch, const char *folder,
-                       const struct inotify_event *event) {
+static void take_named(struct cleat__run_watch *watch, const char *folder, const struct inotify_event *event) {
   /* Cleat's own folder or a hidden name: not part of a checkpoint */
   if (!*folder && event->name[0] == '.')
     return;

@@ -29,8 +29,7 @@ struct cleat__run_watch {
 
 /* Watches DIR and its subfolders, except hidden names in DIR. Without inotify it succeeds too, and `limited` is set.
  * Errors: NO_MEMORY. */
-cleat_status cleat__run_watch_open(const char *dir, struct cleat__run_watch *watch,
-                                   struct cleat_error *err);
+cleat_status cleat__run_watch_open(const char *dir, struct cleat__run_watch *watch, struct cleat_error *err);
 void cleat__run_watch_close(struct cleat__run_watch *watch);
 
 /* Reads the hints. True: there were some. */

@@ -50,22 +50,19 @@ static const struct {
 };
 
 static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cleat_error *err) {
-  (void)cleat__error_set(
-      err, CLEAT_DENIED, "no S3 keys found in the options, the environment, profile '%s' of %s%s",
-      settings->profile,
-      settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
-      settings->instance_disabled ? "" : ", or the instance metadata");
+  (void)cleat__error_set(err, CLEAT_DENIED, "no S3 keys found in the options, the environment, profile '%s' of %s%s",
+                         settings->profile,
+                         settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
+                         settings->instance_disabled ? "" : ", or the instance metadata");
   cleat__error_hint(err, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
                          "add ?anonymous=true to the URL to send unsigned requests");
   return err->status;
 }
 
 /* Asks the providers one after the other. `before`: the source of the keys used so far; "" before the first ones. */
-static cleat_status fetch(const struct cleat__s3_chain *chain, const char *before,
-                          struct cleat__s3_credentials *keys, const char **source,
-                          struct cleat__call call) {
-  struct cleat__s3_search search = {
-      .settings = &chain->settings, .clock = chain->clock, .cancel = call.cancel};
+static cleat_status fetch(const struct cleat__s3_chain *chain, const char *before, struct cleat__s3_credentials *keys,
+                          const char **source, struct cleat__call call) {
+  struct cleat__s3_search search = {.settings = &chain->settings, .clock = chain->clock, .cancel = call.cancel};
   for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++) {
     bool found = false;
     search.known = strcmp(before, PROVIDERS[i].source) == 0;
@@ -80,8 +77,8 @@ static cleat_status fetch(const struct cleat__s3_chain *chain, const char *befor
   return no_keys(&chain->settings, call.err);
 }
 
-cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
-                                       struct cleat__s3_chain **chain, struct cleat_error *err) {
+cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options, struct cleat__s3_chain **chain,
+                                       struct cleat_error *err) {
   struct cleat__s3_chain *made = cleat__calloc(1, sizeof *made);
   if (!made)
     return cleat__error_no_memory(err, "the credentials");
@@ -113,8 +110,8 @@ static int64_t at_most(int64_t value, int64_t limit) {
   return value < limit ? value : limit;
 }
 
-static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
-                        const char *source, int64_t now) {
+static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys, const char *source,
+                        int64_t now) {
   assert(cleat__mutex_is_mine(&chain->synced.lock));
   /* only one thread refreshes, and it has just ended */
   assert(!chain->synced.renewing);
@@ -128,8 +125,7 @@ static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_cr
     return;
   /* The keys look expired, because of the local clock or because the place is late. The store decides. */
   if (life_s <= CLEAT__S3_RENEW_PAUSE_S) {
-    chain->synced.ends_s = chain->synced.now_s = chain->synced.soon_s =
-        now + CLEAT__S3_RENEW_PAUSE_S;
+    chain->synced.ends_s = chain->synced.now_s = chain->synced.soon_s = now + CLEAT__S3_RENEW_PAUSE_S;
     return;
   }
   chain->synced.ends_s = keys->expires_s;
@@ -175,9 +171,8 @@ static void wait_locked(struct cleat__s3_chain *chain) {
 }
 
 /* Takes the result of a refresh. A cancelled one does not count for other threads. True: the keys have changed. */
-static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
-                        const struct cleat__s3_credentials *fresh, const char *source,
-                        const struct cleat_error *problem) {
+static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status, const struct cleat__s3_credentials *fresh,
+                        const char *source, const struct cleat_error *problem) {
   int64_t now = wall_s(chain);
   cleat__mutex_lock(&chain->synced.lock);
   assert(chain->synced.renewing);
@@ -200,8 +195,7 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
 }
 
 /* Asks the providers, and stores the keys or the error in the chain. */
-static cleat_status renew(struct cleat__s3_chain *chain, const char *before,
-                          struct cleat__call call) {
+static cleat_status renew(struct cleat__s3_chain *chain, const char *before, struct cleat__call call) {
   bool first = before[0] == '\0';
   struct cleat__s3_credentials fresh = {0};
   struct cleat_error problem;
@@ -223,8 +217,7 @@ static bool is_cancelled(const atomic_bool *cancel) {
   return cancel && atomic_load(cancel);
 }
 
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
-                                       struct cleat__s3_credentials *credentials,
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, struct cleat__s3_credentials *credentials,
                                        struct cleat__call call) {
   uint64_t seen = 0;
   bool entered = false;
@@ -257,8 +250,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
   }
 }
 
-void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain,
-                                  const struct cleat__s3_credentials *refused) {
+void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *refused) {
   cleat__mutex_lock(&chain->synced.lock);
   if (strcmp(chain->synced.keys.access_key_id, refused->access_key_id) == 0 &&
       strcmp(chain->synced.keys.session_token, refused->session_token) == 0)

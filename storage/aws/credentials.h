@@ -30,20 +30,18 @@ struct cleat__s3_chain;
 
 /* Reads the options and the environment, and copies what it needs. Reads no file. Errors:
  * INVALID (incomplete options, a value too long), DENIED (incomplete environment), NO_MEMORY. */
-cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
-                                       struct cleat__s3_chain **chain, struct cleat_error *err);
+cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options, struct cleat__s3_chain **chain,
+                                       struct cleat_error *err);
 
 /* Copies the keys to use now. Called for every request; fast unless a refresh is needed.
  * `cancel` may be NULL. Errors: DENIED (no keys found; the message names the places), errors of
  * the providers. err->retryable: a later call may succeed. */
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
-                                       struct cleat__s3_credentials *credentials,
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, struct cleat__s3_credentials *credentials,
                                        struct cleat__call call);
 
 /* Called when the store said that these keys have expired. The next get asks the providers
  * again, unless another thread has done so since. */
-void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain,
-                                  const struct cleat__s3_credentials *refused);
+void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *refused);
 
 /* A short text for logs and hints, such as "the environment variables". Static; "" before the
  * first get. */

@@ -35,12 +35,11 @@ static bool is_near(const char *host) {
   char bare[INET6_ADDRSTRLEN + 1] = "";
   snprintf(endpoint.host, sizeof endpoint.host, "%s", host);
   if (host[0] != '[')
-    return strcmp(host, known[0]) == 0 || strcmp(host, known[1]) == 0 ||
-           cleat__s3_endpoint_is_loopback(&endpoint);
+    return strcmp(host, known[0]) == 0 || strcmp(host, known[1]) == 0 || cleat__s3_endpoint_is_loopback(&endpoint);
   snprintf(bare, sizeof bare, "%.*s", (int)strcspn(host + 1, "]"), host + 1);
   return inet_pton(AF_INET6, bare, &address) == 1 &&
-         (IN6_IS_ADDR_LOOPBACK(&address) || (inet_pton(AF_INET6, "fd00:ec2::23", &pods) == 1 &&
-                                             memcmp(&address, &pods, sizeof pods) == 0));
+         (IN6_IS_ADDR_LOOPBACK(&address) ||
+          (inet_pton(AF_INET6, "fd00:ec2::23", &pods) == 1 && memcmp(&address, &pods, sizeof pods) == 0));
 }
 
 /* Checks the parts of the URL. libcurl will connect to exactly this host. */
@@ -95,13 +94,11 @@ static bool is_plain(const char *text, bool blanks) {
   return true;
 }
 
-cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, char **url,
-                                     struct cleat_error *err) {
+cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, char **url, struct cleat_error *err) {
   const char *relative = settings->container_relative;
   *url = NULL;
   if (relative && (relative[0] != '/' || !is_plain(relative, false)))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not an absolute path");
+    return cleat__error_set(err, CLEAT_INVALID, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not an absolute path");
   if (relative) {
     *url = cleat__strprintf(RELATIVE_HOST "%s", relative);
     return *url ? CLEAT_OK : cleat__error_no_memory(err, "the container endpoint");
@@ -115,13 +112,12 @@ cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, 
 
 /* Makes "Authorization: <token>", owned. NULL with CLEAT_OK if no token is set. The file comes before the variable,
  * because it is kept up to date. */
-static cleat_status make_header(const struct cleat__s3_settings *settings, char **header,
-                                struct cleat_error *err) {
+static cleat_status make_header(const struct cleat__s3_settings *settings, char **header, struct cleat_error *err) {
   char *token = NULL;
   *header = NULL;
   if (settings->container_token_file) {
-    cleat_status status = cleat__s3_token_read(settings->container_token_file,
-                                               "the container authorization token", &token, err);
+    cleat_status status =
+        cleat__s3_token_read(settings->container_token_file, "the container authorization token", &token, err);
     if (status)
       return status;
   } else if (!settings->container_token) {
@@ -141,17 +137,14 @@ static cleat_status read_answer(const struct cleat__s3_answer *answer, const cha
   const struct cleat__s3_keys_document document = {.place = place, .token_name = "Token"};
   if (answer->http_status < 300)
     return cleat__s3_keys_json(answer->text, answer->length, &document, keys, err);
-  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for keys: it answered HTTP %d", place,
-                         answer->http_status);
+  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for keys: it answered HTTP %d", place, answer->http_status);
   err->http_status = answer->http_status;
-  cleat__error_hint(err,
-                    "check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  cleat__error_hint(err, "check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN");
   return err->status;
 }
 
-cleat_status cleat__s3_from_container(const struct cleat__s3_search *search,
-                                      struct cleat__s3_credentials *keys, bool *found,
-                                      struct cleat_error *err) {
+cleat_status cleat__s3_from_container(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                      bool *found, struct cleat_error *err) {
   struct cleat__s3_answer *answer = NULL;
   char *url = NULL;
   char *header = NULL;
@@ -161,8 +154,8 @@ cleat_status cleat__s3_from_container(const struct cleat__s3_search *search,
   if (status || !url)
     return status;
   size_t host = strcspn(strstr(url, "://") + 3, "/?#");
-  snprintf(place, sizeof place, "the container endpoint %.*s",
-           (int)((size_t)(strstr(url, "://") + 3 - url) + host), url);
+  snprintf(place, sizeof place, "the container endpoint %.*s", (int)((size_t)(strstr(url, "://") + 3 - url) + host),
+           url);
   status = make_header(search->settings, &header, err);
   const char *const headers[] = {header};
   struct cleat__s3_question question = {.place = place,

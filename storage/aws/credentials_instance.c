@@ -31,9 +31,8 @@ struct instance {
 };
 
 /* Sends one request. `reached` is for the token request, which shows whether there is a service. */
-static cleat_status ask(const struct instance *instance, const char *method, const char *path,
-                        const char *header, bool *reached, struct cleat__s3_answer **answer,
-                        struct cleat_error *err) {
+static cleat_status ask(const struct instance *instance, const char *method, const char *path, const char *header,
+                        bool *reached, struct cleat__s3_answer **answer, struct cleat_error *err) {
   bool probe = reached != NULL && !instance->search->known;
   const char *base = instance->search->settings->instance_endpoint;
   size_t length = strlen(base);
@@ -61,8 +60,8 @@ static cleat_status ask(const struct instance *instance, const char *method, con
 
 static cleat_status strange(const struct instance *instance, const char *what, int http_status,
                             struct cleat_error *err) {
-  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for %s: the answer contains none (HTTP %d)",
-                         instance->place, what, http_status);
+  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for %s: the answer contains none (HTTP %d)", instance->place,
+                         what, http_status);
   err->http_status = http_status;
   cleat__error_hint(err, "AWS_EC2_METADATA_DISABLED=true leaves the instance metadata out");
   return err->status;
@@ -99,8 +98,7 @@ static cleat_status get_token(struct instance *instance, bool *there, struct cle
   struct cleat__s3_answer *answer = NULL;
   struct cleat_error problem;
   bool reached = false;
-  cleat_status status =
-      ask(instance, "PUT", "/latest/api/token", TTL_HEADER, &reached, &answer, &problem);
+  cleat_status status = ask(instance, "PUT", "/latest/api/token", TTL_HEADER, &reached, &answer, &problem);
   *there = !status && answer->http_status < 300;
   bool silent = status == CLEAT_NETWORK || status == CLEAT_TIMEOUT;
   if (silent && reached)
@@ -113,8 +111,7 @@ static cleat_status get_token(struct instance *instance, bool *there, struct cle
   else if (*there && !is_token(answer))
     status = strange(instance, "a token", answer->http_status, err);
   else if (*there)
-    snprintf(instance->header, sizeof instance->header, TOKEN_HEADER "%.*s", TOKEN_MAX,
-             answer->text);
+    snprintf(instance->header, sizeof instance->header, TOKEN_HEADER "%.*s", TOKEN_MAX, answer->text);
   cleat__s3_answer_free(answer);
   return status;
 }
@@ -126,8 +123,7 @@ static cleat_status get_role(struct instance *instance, bool *there, struct clea
   if (status)
     return status;
   *there = answer->http_status != 404;
-  if (*there &&
-      (answer->http_status >= 300 || !take_word(answer, instance->role, sizeof instance->role)))
+  if (*there && (answer->http_status >= 300 || !take_word(answer, instance->role, sizeof instance->role)))
     status = strange(instance, "the name of its role", answer->http_status, err);
   cleat__s3_answer_free(answer);
   return status;
@@ -135,32 +131,29 @@ static cleat_status get_role(struct instance *instance, bool *there, struct clea
 
 static cleat_status get_keys(const struct instance *instance, struct cleat__s3_credentials *keys,
                              struct cleat_error *err) {
-  const struct cleat__s3_keys_document document = {
-      .place = instance->place, .token_name = "Token", .has_code = true};
+  const struct cleat__s3_keys_document document = {.place = instance->place, .token_name = "Token", .has_code = true};
   struct cleat__s3_answer *answer = NULL;
   char path[sizeof ROLE_PATH + ROLE_MAX];
   snprintf(path, sizeof path, ROLE_PATH "%s", instance->role);
   cleat_status status = ask(instance, "GET", path, instance->header, NULL, &answer, err);
   if (status)
     return status;
-  status = answer->http_status < 300
-               ? cleat__s3_keys_json(answer->text, answer->length, &document, keys, err)
-               : strange(instance, "keys", answer->http_status, err);
+  status = answer->http_status < 300 ? cleat__s3_keys_json(answer->text, answer->length, &document, keys, err)
+                                     : strange(instance, "keys", answer->http_status, err);
   cleat__s3_answer_free(answer);
   return status;
 }
 
-cleat_status cleat__s3_from_instance(const struct cleat__s3_search *search,
-                                     struct cleat__s3_credentials *keys, bool *found,
-                                     struct cleat_error *err) {
+cleat_status cleat__s3_from_instance(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                     bool *found, struct cleat_error *err) {
   struct instance instance = {.search = search};
   struct cleat__s3_endpoint endpoint;
   bool there = false;
   *found = false;
   if (search->settings->instance_disabled)
     return CLEAT_OK;
-  cleat_status status = cleat__s3_endpoint_parse(
-      search->settings->instance_endpoint, "AWS_EC2_METADATA_SERVICE_ENDPOINT", &endpoint, err);
+  cleat_status status = cleat__s3_endpoint_parse(search->settings->instance_endpoint,
+                                                 "AWS_EC2_METADATA_SERVICE_ENDPOINT", &endpoint, err);
   if (status)
     return status;
   snprintf(instance.place, sizeof instance.place, "the instance metadata at %s", endpoint.host);

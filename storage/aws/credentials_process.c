@@ -117,8 +117,8 @@ static int set_attributes(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
-  int code = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                      POSIX_SPAWN_SETSIGDEF);
+  int code =
+      posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   if (code == 0)
     code = posix_spawnattr_setpgroup(attributes, 0);
   if (code == 0)
@@ -146,8 +146,7 @@ static int spawn(char **words, int output, pid_t *pid) {
   return code;
 }
 
-static cleat_status start(struct process *process, char **words, const char *place,
-                          struct cleat_error *err) {
+static cleat_status start(struct process *process, char **words, const char *place, struct cleat_error *err) {
   int ends[2];
   if (cleat__fault_point())
     return cleat__error_no_memory(err, "the credential_process");
@@ -162,8 +161,7 @@ static cleat_status start(struct process *process, char **words, const char *pla
   }
   close(ends[0]);
   /* Only the name of the program: its arguments may be secrets. */
-  (void)cleat__error_errno(err, code, "%s: credential_process %.200s cannot be started", place,
-                           words[0]);
+  (void)cleat__error_errno(err, code, "%s: credential_process %.200s cannot be started", place, words[0]);
   if (err->status != CLEAT_NO_MEMORY)
     err->status = CLEAT_DENIED;
   return err->status;
@@ -214,14 +212,12 @@ static cleat_status attend(struct process *process, const char *place, struct cl
     if (!process->closed)
       read_output(process);
     if (process->too_long)
-      return cleat__error_set(err, CLEAT_DENIED,
-                              "%s: credential_process printed more than %u bytes", place,
+      return cleat__error_set(err, CLEAT_DENIED, "%s: credential_process printed more than %u bytes", place,
                               CLEAT__S3_ANSWER_MAX);
     if (cancel && atomic_load(cancel))
       return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
     if (now_ms() >= process->deadline_ms && !(process->ended && process->closed)) {
-      (void)cleat__error_set(err, CLEAT_TIMEOUT,
-                             "%s: credential_process took too long and was killed", place);
+      (void)cleat__error_set(err, CLEAT_TIMEOUT, "%s: credential_process took too long and was killed", place);
       err->retryable = 1;
       return err->status;
     }
@@ -239,23 +235,20 @@ static void stop(struct process *process) {
   close(process->fd);
 }
 
-static cleat_status judge_end(const struct process *process, const char *place,
-                              struct cleat_error *err) {
+static cleat_status judge_end(const struct process *process, const char *place, struct cleat_error *err) {
   int status = process->wait_status;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return CLEAT_OK;
   if (WIFEXITED(status))
-    (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process ended with exit status %d",
-                           place, WEXITSTATUS(status));
+    (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process ended with exit status %d", place,
+                           WEXITSTATUS(status));
   else
-    (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process was ended by signal %d",
-                           place, WTERMSIG(status));
+    (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process was ended by signal %d", place, WTERMSIG(status));
   cleat__error_hint(err, "run the command by hand to see its messages");
   return err->status;
 }
 
-static cleat_status run(struct process *process, char **words, const char *place,
-                        struct cleat_error *err) {
+static cleat_status run(struct process *process, char **words, const char *place, struct cleat_error *err) {
   cleat_status status = start(process, words, place, err);
   if (status)
     return status;
@@ -264,9 +257,8 @@ static cleat_status run(struct process *process, char **words, const char *place
   return status ? status : judge_end(process, place, err);
 }
 
-cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const char *command,
-                                    const char *place, struct cleat__s3_credentials *keys,
-                                    struct cleat_error *err) {
+cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const char *command, const char *place,
+                                    struct cleat__s3_credentials *keys, struct cleat_error *err) {
   char **words = NULL;
   cleat_status status = cleat__s3_split_command(command, &words, err);
   if (status) {
@@ -283,8 +275,7 @@ cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const
   } else {
     status = cleat__error_no_memory(err, "the credential_process");
   }
-  const struct cleat__s3_keys_document document = {
-      .place = place, .token_name = "SessionToken", .needs_version = true};
+  const struct cleat__s3_keys_document document = {.place = place, .token_name = "SessionToken", .needs_version = true};
   if (!status)
     status = cleat__s3_keys_json(process->output, process->size, &document, keys, err);
   if (process)

@@ -33,16 +33,15 @@ static void clear_sections(struct sections *sections) {
   cleat__s3_profile_clear(&sections->config);
 }
 
-static cleat_status load(const struct cleat__s3_settings *settings, const char *name,
-                         struct sections *sections, struct cleat_error *err) {
+static cleat_status load(const struct cleat__s3_settings *settings, const char *name, struct sections *sections,
+                         struct cleat_error *err) {
   struct sections made = {CLEAT__S3_PROFILE_INIT, CLEAT__S3_PROFILE_INIT};
   cleat_status status = CLEAT_OK;
   if (settings->credentials_path)
-    status = cleat__s3_profile_load(settings->credentials_path, CLEAT__S3_PROFILE_CREDENTIALS, name,
-                                    &made.credentials, NULL, err);
+    status = cleat__s3_profile_load(settings->credentials_path, CLEAT__S3_PROFILE_CREDENTIALS, name, &made.credentials,
+                                    NULL, err);
   if (!status && settings->config_path)
-    status = cleat__s3_profile_load(settings->config_path, CLEAT__S3_PROFILE_CONFIG, name,
-                                    &made.config, NULL, err);
+    status = cleat__s3_profile_load(settings->config_path, CLEAT__S3_PROFILE_CONFIG, name, &made.config, NULL, err);
   if (status)
     clear_sections(&made);
   else
@@ -60,14 +59,13 @@ static const char *get(const struct sections *sections, const char *key) {
 
 /* ---- Static keys ---- */
 
-static cleat_status keys_of(const struct cleat__s3_profile *section, const char *path,
-                            const char *name, struct cleat__s3_credentials *keys, bool *found,
-                            struct cleat_error *err) {
+static cleat_status keys_of(const struct cleat__s3_profile *section, const char *path, const char *name,
+                            struct cleat__s3_credentials *keys, bool *found, struct cleat_error *err) {
   char *place = cleat__strprintf("%s, profile '%s'", path, name);
   if (!place)
     return cleat__error_no_memory(err, "the credentials");
-  const struct cleat__s3_key_names names = {place, "aws_access_key_id", "aws_secret_access_key",
-                                            "aws_session_token", CLEAT_INVALID};
+  const struct cleat__s3_key_names names = {place, "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
+                                            CLEAT_INVALID};
   const struct cleat__s3_key_texts texts = {cleat__s3_profile_get(section, names.id),
                                             cleat__s3_profile_get(section, names.secret),
                                             cleat__s3_profile_get(section, names.token)};
@@ -77,9 +75,8 @@ static cleat_status keys_of(const struct cleat__s3_profile *section, const char 
 }
 
 /* Gets static keys. Both must be in the same file. */
-static cleat_status static_keys(const struct cleat__s3_settings *settings,
-                                const struct sections *sections, const char *name,
-                                struct cleat__s3_credentials *keys, bool *found,
+static cleat_status static_keys(const struct cleat__s3_settings *settings, const struct sections *sections,
+                                const char *name, struct cleat__s3_credentials *keys, bool *found,
                                 struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   *found = false;
@@ -92,8 +89,8 @@ static cleat_status static_keys(const struct cleat__s3_settings *settings,
 
 /* ---- Roles ---- */
 
-static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s3_credentials *keys,
-                            bool *found, struct cleat_error *err);
+static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s3_credentials *keys, bool *found,
+                            struct cleat_error *err);
 
 static cleat_status source_place(const struct walk *walk, const char *name, const char *source,
                                  struct cleat__s3_credentials *keys, struct cleat_error *err) {
@@ -121,15 +118,14 @@ static cleat_status source_place(const struct walk *walk, const char *name, cons
     found = true;
   }
   if (!status && !found)
-    return cleat__error_set(err, CLEAT_DENIED, "profile '%s': its credential_source %s has no keys",
-                            name, places[i].name);
+    return cleat__error_set(err, CLEAT_DENIED, "profile '%s': its credential_source %s has no keys", name,
+                            places[i].name);
   return status;
 }
 
 /* Gets the keys that sign the request for the role. */
-static cleat_status source_keys(struct walk *walk, const char *name,
-                                const struct sections *sections, struct cleat__s3_credentials *keys,
-                                struct cleat_error *err) {
+static cleat_status source_keys(struct walk *walk, const char *name, const struct sections *sections,
+                                struct cleat__s3_credentials *keys, struct cleat_error *err) {
   const char *profile = get(sections, "source_profile");
   const char *place = get(sections, "credential_source");
   bool found = false;
@@ -142,8 +138,7 @@ static cleat_status source_keys(struct walk *walk, const char *name,
     return source_place(walk, name, place, keys, err);
   cleat_status status = resolve(walk, profile, keys, &found, err);
   if (!status && !found)
-    return cleat__error_set(err, CLEAT_DENIED,
-                            "profile '%s': there are no keys in its source_profile '%s'", name,
+    return cleat__error_set(err, CLEAT_DENIED, "profile '%s': there are no keys in its source_profile '%s'", name,
                             profile);
   return status;
 }
@@ -157,8 +152,7 @@ static cleat_status by_role(struct walk *walk, const char *name, const struct se
                                 .duration_s = get(sections, "duration_seconds"),
                                 .source = &source};
   if (get(sections, "mfa_serial")) {
-    (void)cleat__error_set(err, CLEAT_DENIED, "profile '%s': keys by mfa_serial are not supported",
-                           name);
+    (void)cleat__error_set(err, CLEAT_DENIED, "profile '%s': keys by mfa_serial are not supported", name);
     cleat__error_hint(err, "export keys into the environment first: aws configure "
                            "export-credentials --format env");
     return err->status;
@@ -170,19 +164,17 @@ static cleat_status by_role(struct walk *walk, const char *name, const struct se
   return status;
 }
 
-static cleat_status by_web_identity(const struct walk *walk, const char *name,
-                                    const struct sections *sections,
+static cleat_status by_web_identity(const struct walk *walk, const char *name, const struct sections *sections,
                                     struct cleat__s3_credentials *keys, struct cleat_error *err) {
   char *token = NULL;
   struct cleat__s3_role role = {.arn = get(sections, "role_arn"),
                                 .session_name = get(sections, "role_session_name"),
                                 .duration_s = get(sections, "duration_seconds")};
   if (!role.arn)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': web_identity_token_file is set, but role_arn is not",
+    return cleat__error_set(err, CLEAT_INVALID, "profile '%s': web_identity_token_file is set, but role_arn is not",
                             name);
-  cleat_status status = cleat__s3_token_read(get(sections, "web_identity_token_file"),
-                                             "the web identity token", &token, err);
+  cleat_status status =
+      cleat__s3_token_read(get(sections, "web_identity_token_file"), "the web identity token", &token, err);
   role.web_token = token;
   if (!status)
     status = cleat__s3_sts_assume(walk->search, &role, keys, err);
@@ -203,24 +195,21 @@ static cleat_status by_process(const struct walk *walk, const char *name, const 
 }
 
 /* Refuses ways to get keys that this chain does not support. */
-static cleat_status check_supported(const struct sections *sections, const char *name,
-                                    struct cleat_error *err) {
+static cleat_status check_supported(const struct sections *sections, const char *name, struct cleat_error *err) {
   const char *way = get(sections, "sso_session")     ? "sso_session"
                     : get(sections, "sso_start_url") ? "sso_start_url"
                                                      : NULL;
   if (!way)
     return CLEAT_OK;
-  (void)cleat__error_set(err, CLEAT_DENIED, "profile '%s': keys by %s are not supported", name,
-                         way);
+  (void)cleat__error_set(err, CLEAT_DENIED, "profile '%s': keys by %s are not supported", name, way);
   cleat__error_hint(err, "export keys into the environment first: aws configure "
                          "export-credentials --format env");
   return err->status;
 }
 
 /* Gets the keys that `sections` configures, in the order of the SDKs. */
-static cleat_status by_sections(struct walk *walk, const char *name,
-                                const struct sections *sections, struct cleat__s3_credentials *keys,
-                                bool *found, struct cleat_error *err) {
+static cleat_status by_sections(struct walk *walk, const char *name, const struct sections *sections,
+                                struct cleat__s3_credentials *keys, bool *found, struct cleat_error *err) {
   const struct cleat__s3_settings *settings = walk->search->settings;
   const char *process = get(sections, "credential_process");
   bool web = get(sections, "web_identity_token_file") != NULL;
@@ -243,11 +232,9 @@ static cleat_status by_sections(struct walk *walk, const char *name,
   return status;
 }
 
-static cleat_status unknown(const struct cleat__s3_settings *settings, const char *name,
-                            struct cleat_error *err) {
+static cleat_status unknown(const struct cleat__s3_settings *settings, const char *name, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "there is no profile '%s' in %s or %s", name,
-                         settings->credentials_path ? settings->credentials_path
-                                                    : "~/.aws/credentials",
+                         settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
                          settings->config_path ? settings->config_path : "~/.aws/config");
   cleat__error_hint(err, "check AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE");
   return err->status;
@@ -261,14 +248,13 @@ static bool is_loop(const struct walk *walk, const char *name, const struct sect
   return passed && !get(sections, "aws_access_key_id");
 }
 
-static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s3_credentials *keys,
-                            bool *found, struct cleat_error *err) {
+static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s3_credentials *keys, bool *found,
+                            struct cleat_error *err) {
   const struct cleat__s3_settings *settings = walk->search->settings;
   struct sections sections;
   *found = false;
   if (walk->depth == CHAIN_MAX)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': the chain of source_profile has more than %d profiles",
+    return cleat__error_set(err, CLEAT_INVALID, "profile '%s': the chain of source_profile has more than %d profiles",
                             walk->names[0], CHAIN_MAX);
   cleat_status status = load(settings, name, &sections, err);
   if (status)
@@ -277,8 +263,8 @@ static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s
   if (!exists && (walk->depth > 0 || settings->profile_named))
     status = unknown(settings, name, err);
   else if (exists && is_loop(walk, name, &sections))
-    status = cleat__error_set(err, CLEAT_INVALID, "profile '%s': source_profile leads back to '%s'",
-                              walk->names[0], name);
+    status =
+        cleat__error_set(err, CLEAT_INVALID, "profile '%s': source_profile leads back to '%s'", walk->names[0], name);
   else if (exists) {
     walk->names[walk->depth++] = name;
     status = by_sections(walk, name, &sections, keys, found, err);
@@ -288,9 +274,8 @@ static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s
   return status;
 }
 
-cleat_status cleat__s3_from_shared_files(const struct cleat__s3_search *search,
-                                         struct cleat__s3_credentials *keys, bool *found,
-                                         struct cleat_error *err) {
+cleat_status cleat__s3_from_shared_files(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                         bool *found, struct cleat_error *err) {
   struct walk walk = {.search = search};
   return resolve(&walk, search->settings->profile, keys, found, err);
 }

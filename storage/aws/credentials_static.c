@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-cleat_status cleat__s3_from_anonymous(const struct cleat__s3_search *search,
-                                      struct cleat__s3_credentials *keys, bool *found,
-                                      struct cleat_error *err) {
+cleat_status cleat__s3_from_anonymous(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                      bool *found, struct cleat_error *err) {
   (void)err;
   *found = search->settings->anonymous;
   if (*found)
@@ -15,9 +14,8 @@ cleat_status cleat__s3_from_anonymous(const struct cleat__s3_search *search,
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_from_options(const struct cleat__s3_search *search,
-                                    struct cleat__s3_credentials *keys, bool *found,
-                                    struct cleat_error *err) {
+cleat_status cleat__s3_from_options(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                    bool *found, struct cleat_error *err) {
   (void)err;
   *found = search->settings->has_options;
   if (*found)
@@ -26,9 +24,8 @@ cleat_status cleat__s3_from_options(const struct cleat__s3_search *search,
 }
 
 /* A profile in the URL is explicit, so it comes before variables of the environment. */
-cleat_status cleat__s3_from_environment(const struct cleat__s3_search *search,
-                                        struct cleat__s3_credentials *keys, bool *found,
-                                        struct cleat_error *err) {
+cleat_status cleat__s3_from_environment(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                        bool *found, struct cleat_error *err) {
   (void)err;
   *found = search->settings->has_environment && !search->settings->profile_in_url;
   if (*found)

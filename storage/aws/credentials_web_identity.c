@@ -5,9 +5,8 @@
 
 #include "storage/aws/sts.h"
 
-cleat_status cleat__s3_from_web_identity(const struct cleat__s3_search *search,
-                                         struct cleat__s3_credentials *keys, bool *found,
-                                         struct cleat_error *err) {
+cleat_status cleat__s3_from_web_identity(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                         bool *found, struct cleat_error *err) {
   const struct cleat__s3_settings *settings = search->settings;
   char *token = NULL;
   *found = false;
@@ -15,14 +14,12 @@ cleat_status cleat__s3_from_web_identity(const struct cleat__s3_search *search,
   if (!settings->web_token_file || settings->profile_in_url)
     return CLEAT_OK;
   if (!settings->role_arn) {
-    (void)cleat__error_set(
-        err, CLEAT_DENIED,
-        "the environment: AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not");
+    (void)cleat__error_set(err, CLEAT_DENIED,
+                           "the environment: AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not");
     cleat__error_hint(err, "set both, or neither");
     return err->status;
   }
-  cleat_status status =
-      cleat__s3_token_read(settings->web_token_file, "the web identity token", &token, err);
+  cleat_status status = cleat__s3_token_read(settings->web_token_file, "the web identity token", &token, err);
   if (status)
     return status;
   struct cleat__s3_role role = {

@@ -24,15 +24,13 @@ static bool is_clean(const char *text, size_t length) {
   return true;
 }
 
-static cleat_status copy_key(const char *from, char *to, size_t size, const char *name,
-                             const char *place, struct cleat_error *err) {
+static cleat_status copy_key(const char *from, char *to, size_t size, const char *name, const char *place,
+                             struct cleat_error *err) {
   size_t length = from ? strlen(from) : 0;
   if (length >= size)
-    return cleat__error_set(err, CLEAT_INVALID, "%s of %s is over %zu bytes", name, place,
-                            size - 1);
+    return cleat__error_set(err, CLEAT_INVALID, "%s of %s is over %zu bytes", name, place, size - 1);
   if (!is_clean(from, length)) {
-    (void)cleat__error_set(err, CLEAT_INVALID,
-                           "%s of %s contains a blank, a line end or a non-ASCII character", name,
+    (void)cleat__error_set(err, CLEAT_INVALID, "%s of %s contains a blank, a line end or a non-ASCII character", name,
                            place);
     cleat__error_hint(err, "a secret that was copied from a file often ends with a line end");
     return err->status;
@@ -48,17 +46,12 @@ static bool is_set(const char *text) {
   return text && text[0] != '\0';
 }
 
-cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names,
-                                struct cleat__s3_key_texts texts,
-                                struct cleat__s3_credentials *keys, bool *found,
-                                struct cleat_error *err) {
+cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, struct cleat__s3_key_texts texts,
+                                struct cleat__s3_credentials *keys, bool *found, struct cleat_error *err) {
   if (is_set(texts.id) != is_set(texts.secret) || (is_set(texts.token) && !is_set(texts.id))) {
     const char *missing = is_set(texts.id) ? names->secret : names->id;
-    const char *present = is_set(texts.id)       ? names->id
-                          : is_set(texts.secret) ? names->secret
-                                                 : names->token;
-    (void)cleat__error_set(err, names->status, "%s: %s is set, but %s is not", names->place,
-                           present, missing);
+    const char *present = is_set(texts.id) ? names->id : is_set(texts.secret) ? names->secret : names->token;
+    (void)cleat__error_set(err, names->status, "%s: %s is set, but %s is not", names->place, present, missing);
     cleat__error_hint(err, "set %s too, or neither", missing);
     return err->status;
   }
@@ -66,14 +59,13 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names,
   if (!is_set(texts.id))
     return CLEAT_OK;
   keys->expires_s = 0;
-  cleat_status status = copy_key(texts.id, keys->access_key_id, sizeof keys->access_key_id,
-                                 names->id, names->place, err);
+  cleat_status status =
+      copy_key(texts.id, keys->access_key_id, sizeof keys->access_key_id, names->id, names->place, err);
   if (!status)
-    status = copy_key(texts.secret, keys->secret_access_key, sizeof keys->secret_access_key,
-                      names->secret, names->place, err);
-  if (!status)
-    status = copy_key(texts.token, keys->session_token, sizeof keys->session_token, names->token,
+    status = copy_key(texts.secret, keys->secret_access_key, sizeof keys->secret_access_key, names->secret,
                       names->place, err);
+  if (!status)
+    status = copy_key(texts.token, keys->session_token, sizeof keys->session_token, names->token, names->place, err);
   return status;
 }
 
@@ -148,8 +140,8 @@ bool cleat__s3_keys_time(const char *text, size_t length, int64_t *wall_s) {
                      .tm_hour = two_digits(text + 11),
                      .tm_min = two_digits(text + 14),
                      .tm_sec = two_digits(text + 17)};
-  if (parts.tm_year < 70 || parts.tm_mon < 0 || parts.tm_mon > 11 || parts.tm_mday < 1 ||
-      parts.tm_mday > 31 || parts.tm_hour > 23 || parts.tm_min > 59 || parts.tm_sec > 60)
+  if (parts.tm_year < 70 || parts.tm_mon < 0 || parts.tm_mon > 11 || parts.tm_mday < 1 || parts.tm_mday > 31 ||
+      parts.tm_hour > 23 || parts.tm_min > 59 || parts.tm_sec > 60)
     return false;
   *wall_s = (int64_t)timegm(&parts) - offset_s;
   return true;
@@ -264,8 +256,7 @@ static void read_document(struct document_reader *reader) {
     reader->why = "its SecretAccessKey is missing";
 }
 
-cleat_status cleat__s3_keys_json(const char *text, size_t size,
-                                 const struct cleat__s3_keys_document *document,
+cleat_status cleat__s3_keys_json(const char *text, size_t size, const struct cleat__s3_keys_document *document,
                                  struct cleat__s3_credentials *keys, struct cleat_error *err) {
   struct cleat__s3_credentials made = {0};
   struct cleat_error quoting; /* messages of the reader may quote a secret */
@@ -277,9 +268,8 @@ cleat_status cleat__s3_keys_json(const char *text, size_t size,
   if (quoting.status == CLEAT_NO_MEMORY)
     status = cleat__error_no_memory(err, "the credentials");
   else if (reader.why || quoting.status)
-    status =
-        cleat__error_set(err, CLEAT_DENIED, "%s: the answer is not a valid document with keys: %s",
-                         document->place, reader.why ? reader.why : "it is not the expected JSON");
+    status = cleat__error_set(err, CLEAT_DENIED, "%s: the answer is not a valid document with keys: %s",
+                              document->place, reader.why ? reader.why : "it is not the expected JSON");
   else
     *keys = made;
   if (reader.json.value.data)

@@ -43,10 +43,8 @@ struct cleat__s3_key_texts {
 
 /* Checks that id and secret are both set or both absent, and copies them. expires_s becomes 0. Errors: names->status
  * (only one is set), INVALID (too long, or contains blanks, line ends or non-ASCII characters). */
-cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names,
-                                struct cleat__s3_key_texts texts,
-                                struct cleat__s3_credentials *keys, bool *found,
-                                struct cleat_error *err);
+cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, struct cleat__s3_key_texts texts,
+                                struct cleat__s3_credentials *keys, bool *found, struct cleat_error *err);
 
 /* Replaces `text`, which a server sent and a user may see, by "[redacted]" if it repeats `secret` (may be NULL). 16
  * consecutive bytes of the secret are enough, because the text may be cut or escaped. It never makes the text empty,
@@ -64,8 +62,7 @@ struct cleat__s3_keys_document {
 
 /* Reads the document. Token and Expiration may be absent or null. Errors: DENIED (malformed, wrong types, a missing
  * value), NO_MEMORY. */
-cleat_status cleat__s3_keys_json(const char *text, size_t size,
-                                 const struct cleat__s3_keys_document *document,
+cleat_status cleat__s3_keys_json(const char *text, size_t size, const struct cleat__s3_keys_document *document,
                                  struct cleat__s3_credentials *keys, struct cleat_error *err);
 
 /* Parses "2026-11-21T12:00:00Z", with or without a fraction, and with "+01:00" or "+0100" instead of the 'Z', to

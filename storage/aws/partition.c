@@ -28,35 +28,31 @@ static const struct partition PARTITIONS[] = {
 
 static const struct partition *partition_of(const char *region) {
   size_t i = 0;
-  while (i + 1 < PARTITION_COUNT &&
-         strncmp(region, PARTITIONS[i].regions, strlen(PARTITIONS[i].regions)) != 0)
+  while (i + 1 < PARTITION_COUNT && strncmp(region, PARTITIONS[i].regions, strlen(PARTITIONS[i].regions)) != 0)
     i++;
   return &PARTITIONS[i];
 }
 
-static cleat_status no_such(const char *region, const char *kind, const char *variable,
-                            struct cleat_error *err) {
+static cleat_status no_such(const char *region, const char *kind, const char *variable, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "AWS has no %s endpoints in region %s", kind, region);
   cleat__error_hint(err, "unset %s, or use an endpoint of your own", variable);
   return err->status;
 }
 
 cleat_status cleat__s3_partition_endpoint(const char *region, enum cleat__s3_service service,
-                                          struct cleat__s3_variant variant,
-                                          struct cleat__s3_endpoint *endpoint,
+                                          struct cleat__s3_variant variant, struct cleat__s3_endpoint *endpoint,
                                           struct cleat_error *err) {
   const struct partition *partition = partition_of(region);
   bool s3 = service == CLEAT__S3_SERVICE_S3;
   if (variant.fips && s3 && !partition->s3_fips)
     return no_such(region, "FIPS", "AWS_USE_FIPS_ENDPOINT (use_fips_endpoint)", err);
   if (variant.dualstack && !partition->dualstack)
-    return no_such(region, "dual-stack", "AWS_USE_DUALSTACK_ENDPOINT (use_dualstack_endpoint)",
-                   err);
+    return no_such(region, "dual-stack", "AWS_USE_DUALSTACK_ENDPOINT (use_dualstack_endpoint)", err);
   bool marked = variant.fips && (s3 || variant.dualstack || !partition->sts_always_fips);
   /* The dual-stack names of S3 are older than the domain for them. */
   *endpoint = (struct cleat__s3_endpoint){.https = true, .port = 443};
-  snprintf(endpoint->host, sizeof endpoint->host, "%s%s%s.%.63s%s", s3 ? "s3" : "sts",
-           marked ? "-fips" : "", s3 && variant.dualstack ? ".dualstack" : "", region,
+  snprintf(endpoint->host, sizeof endpoint->host, "%s%s%s.%.63s%s", s3 ? "s3" : "sts", marked ? "-fips" : "",
+           s3 && variant.dualstack ? ".dualstack" : "", region,
            variant.dualstack && !s3 ? partition->dualstack : partition->suffix);
   return CLEAT_OK;
 }

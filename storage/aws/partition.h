@@ -18,8 +18,7 @@ struct cleat__s3_variant {
 /* Gets the endpoint of AWS for a region, such as https://s3.eu-west-1.amazonaws.com. INVALID: the region has no
  * endpoints of this kind. */
 cleat_status cleat__s3_partition_endpoint(const char *region, enum cleat__s3_service service,
-                                          struct cleat__s3_variant variant,
-                                          struct cleat__s3_endpoint *endpoint,
+                                          struct cleat__s3_variant variant, struct cleat__s3_endpoint *endpoint,
                                           struct cleat_error *err);
 
 /* Whether the host name is one of S3 at AWS. There the bucket rules of AWS apply, and buckets may be part of the

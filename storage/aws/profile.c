@@ -65,8 +65,7 @@ static bool equals(struct slice slice, const char *text) {
   return strlen(text) == slice.length && memcmp(slice.text, text, slice.length) == 0;
 }
 
-static cleat_status malformed(const struct parser *parser, const char *why,
-                              struct cleat_error *err) {
+static cleat_status malformed(const struct parser *parser, const char *why, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "%s, line %u: %s", parser->path, parser->line, why);
   cleat__error_hint(err, "a section is [name], a setting is name = value");
   return err->status;
@@ -80,18 +79,15 @@ static bool section_matches(const struct parser *parser, struct slice name) {
   if (strcmp(parser->wanted_kind, "profile") == 0 && equals(name, "default"))
     return strcmp(parser->wanted_name, "default") == 0;
   size_t kind = strlen(parser->wanted_kind);
-  if (name.length <= kind || memcmp(name.text, parser->wanted_kind, kind) != 0 ||
-      !is_blank(name.text[kind]))
+  if (name.length <= kind || memcmp(name.text, parser->wanted_kind, kind) != 0 || !is_blank(name.text[kind]))
     return false;
   struct slice rest = trim((struct slice){name.text + kind, name.length - kind});
-  if (rest.length >= 2 && (rest.text[0] == '"' || rest.text[0] == '\'') &&
-      rest.text[rest.length - 1] == rest.text[0])
+  if (rest.length >= 2 && (rest.text[0] == '"' || rest.text[0] == '\'') && rest.text[rest.length - 1] == rest.text[0])
     rest = (struct slice){rest.text + 1, rest.length - 2};
   return equals(rest, parser->wanted_name);
 }
 
-static cleat_status read_section(struct parser *parser, struct slice line,
-                                 struct cleat_error *err) {
+static cleat_status read_section(struct parser *parser, struct slice line, struct cleat_error *err) {
   const char *end = memchr(line.text, ']', line.length);
   if (!end)
     return malformed(parser, "a section without ']'", err);
@@ -113,8 +109,7 @@ static void wipe(char *text) {
 }
 
 /* Finds the entry of a key, or makes a new one at the end. */
-static cleat_status find_place(struct parser *parser, const char *key, size_t *place,
-                               struct cleat_error *err) {
+static cleat_status find_place(struct parser *parser, const char *key, size_t *place, struct cleat_error *err) {
   struct cleat__s3_profile *profile = parser->profile;
   for (*place = 0; *place < profile->count; (*place)++) {
     if (strcmp(profile->keys[*place], key) == 0)
@@ -129,8 +124,7 @@ static cleat_status find_place(struct parser *parser, const char *key, size_t *p
   return CLEAT_OK;
 }
 
-static cleat_status set_value(struct parser *parser, const char *key, struct slice value,
-                              struct cleat_error *err) {
+static cleat_status set_value(struct parser *parser, const char *key, struct slice value, struct cleat_error *err) {
   char *copy = cleat__strndup(value.text, value.length);
   if (!copy)
     return cleat__error_no_memory(err, parser->path);
@@ -146,15 +140,13 @@ static cleat_status set_value(struct parser *parser, const char *key, struct sli
 }
 
 /* Reads a "name = value" of the wanted section. If it is indented below a name without value, it is nested in that. */
-static cleat_status read_setting(struct parser *parser, struct slice line, size_t indent,
-                                 struct cleat_error *err) {
+static cleat_status read_setting(struct parser *parser, struct slice line, size_t indent, struct cleat_error *err) {
   const char *equal = memchr(line.text, '=', line.length);
   if (!equal || equal == line.text)
     return malformed(parser, "a line that is neither a section nor a setting", err);
   size_t left = (size_t)(equal - line.text);
   struct slice name = trim((struct slice){line.text, left});
-  struct slice value =
-      without_comment((struct slice){line.text + left + 1, line.length - left - 1});
+  struct slice value = without_comment((struct slice){line.text + left + 1, line.length - left - 1});
   bool nested = indent > parser->indent;
   if (nested && !parser->has_parent)
     return malformed(parser, "an indented line below a setting that has a value", err);
@@ -211,25 +203,19 @@ static cleat_status read_lines(struct parser *parser, struct slice text, struct 
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *path,
-                                     enum cleat__s3_profile_kind kind, const char *name,
-                                     struct cleat__s3_profile *profile, struct cleat_error *err) {
+cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *path, enum cleat__s3_profile_kind kind,
+                                     const char *name, struct cleat__s3_profile *profile, struct cleat_error *err) {
   static const char *const kinds[] = {"", "profile", "services"};
   if (size > CLEAT__S3_PROFILE_FILE_MAX)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "%s is over %u bytes, which is too large for an AWS file", path,
+    return cleat__error_set(err, CLEAT_INVALID, "%s is over %u bytes, which is too large for an AWS file", path,
                             CLEAT__S3_PROFILE_FILE_MAX);
   struct cleat__s3_profile made = CLEAT__S3_PROFILE_INIT;
   made.keys = cleat__calloc(CLEAT__S3_PROFILE_KEYS_MAX, sizeof *made.keys);
   made.values = cleat__calloc(CLEAT__S3_PROFILE_KEYS_MAX, sizeof *made.values);
-  struct parser parser = {.path = path,
-                          .wanted_kind = kinds[kind],
-                          .wanted_name = name,
-                          .profile = &made,
-                          .indent = SIZE_MAX};
-  cleat_status status = made.keys && made.values
-                            ? read_lines(&parser, (struct slice){text, size}, err)
-                            : cleat__error_no_memory(err, path);
+  struct parser parser = {
+      .path = path, .wanted_kind = kinds[kind], .wanted_name = name, .profile = &made, .indent = SIZE_MAX};
+  cleat_status status = made.keys && made.values ? read_lines(&parser, (struct slice){text, size}, err)
+                                                 : cleat__error_no_memory(err, path);
   if (status)
     cleat__s3_profile_clear(&made);
   else
@@ -260,8 +246,7 @@ static const char *environment(const char *name) {
   return value && value[0] != '\0' ? value : NULL;
 }
 
-cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path,
-                                    struct cleat_error *err) {
+cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path, struct cleat_error *err) {
   bool credentials = kind == CLEAT__S3_PROFILE_CREDENTIALS;
   const char *given = environment(credentials ? "AWS_SHARED_CREDENTIALS_FILE" : "AWS_CONFIG_FILE");
   const char *home = environment("HOME");
@@ -279,8 +264,7 @@ cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **pat
 }
 
 /* Reads at most `size` bytes. *got is the number. */
-static cleat_status read_all(int fd, const char *path, char *bytes, size_t size, size_t *got,
-                             struct cleat_error *err) {
+static cleat_status read_all(int fd, const char *path, char *bytes, size_t size, size_t *got, struct cleat_error *err) {
   size_t used = 0;
   while (used < size) {
     ssize_t part = read(fd, bytes + used, size - used);
@@ -296,9 +280,8 @@ static cleat_status read_all(int fd, const char *path, char *bytes, size_t size,
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kind kind,
-                                    const char *name, struct cleat__s3_profile *profile,
-                                    bool *exists, struct cleat_error *err) {
+cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kind kind, const char *name,
+                                    struct cleat__s3_profile *profile, bool *exists, struct cleat_error *err) {
   /* O_NONBLOCK: a pipe without a writer must not block the open. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
@@ -313,8 +296,7 @@ cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kin
   size_t room = CLEAT__S3_PROFILE_FILE_MAX + 1;
   size_t size = 0;
   char *text = cleat__alloc(room);
-  cleat_status status =
-      text ? read_all(fd, path, text, room, &size, err) : cleat__error_no_memory(err, path);
+  cleat_status status = text ? read_all(fd, path, text, room, &size, err) : cleat__error_no_memory(err, path);
   if (!status)
     status = cleat__s3_profile_parse(text, size, path, kind, name, profile, err);
   if (!status && exists)

@@ -33,20 +33,17 @@ struct cleat__s3_profile {
   { NULL, NULL, 0, false }
 
 /* Gets the path of the file from the environment, owned. NULL with CLEAT_OK if there is no home folder. NO_MEMORY. */
-cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path,
-                                    struct cleat_error *err);
+cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path, struct cleat_error *err);
 
 /* Reads section `name` of `text` into *profile (cleat__s3_profile_clear). `path` is for messages. An absent section
  * is a success with found false. Errors: INVALID (malformed, too long), NO_MEMORY. */
-cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *path,
-                                     enum cleat__s3_profile_kind kind, const char *name,
-                                     struct cleat__s3_profile *profile, struct cleat_error *err);
+cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *path, enum cleat__s3_profile_kind kind,
+                                     const char *name, struct cleat__s3_profile *profile, struct cleat_error *err);
 
 /* Reads and parses the file. An absent file is a success with found false, and *exists (if not NULL) false. Errors:
  * also IO, DENIED. */
-cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kind kind,
-                                    const char *name, struct cleat__s3_profile *profile,
-                                    bool *exists, struct cleat_error *err);
+cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kind kind, const char *name,
+                                    struct cleat__s3_profile *profile, bool *exists, struct cleat_error *err);
 
 /* Returns the value of a lowercase key, or NULL. The profile owns it. */
 const char *cleat__s3_profile_get(const struct cleat__s3_profile *profile, const char *key);

@@ -18,11 +18,10 @@
 #define INSTANCE_ENDPOINT_V6 "http://[fd00:ec2::254]"
 #define RETRY_MS 200 /* pause before the second try; it doubles each time */
 
-static const struct cleat__s3_key_names OPTION_NAMES = {
-    "the options", "access_key_id", "secret_access_key", "session_token", CLEAT_INVALID};
-static const struct cleat__s3_key_names ENVIRONMENT_NAMES = {"the environment", "AWS_ACCESS_KEY_ID",
-                                                             "AWS_SECRET_ACCESS_KEY",
-                                                             "AWS_SESSION_TOKEN", CLEAT_DENIED};
+static const struct cleat__s3_key_names OPTION_NAMES = {"the options", "access_key_id", "secret_access_key",
+                                                        "session_token", CLEAT_INVALID};
+static const struct cleat__s3_key_names ENVIRONMENT_NAMES = {
+    "the environment", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", CLEAT_DENIED};
 
 /* ---- Settings ---- */
 
@@ -40,26 +39,22 @@ static bool copy_variable(const char *name, char **to) {
   return copy_text(getenv(name), to);
 }
 
-static cleat_status read_keys(struct cleat__s3_settings *settings,
-                              const struct cleat__s3_chain_options *options,
+static cleat_status read_keys(struct cleat__s3_settings *settings, const struct cleat__s3_chain_options *options,
                               struct cleat_error *err) {
   const struct cleat_client_options *client = options->client;
-  const struct cleat__s3_key_texts given = {client->access_key_id, client->secret_access_key,
-                                            client->session_token};
-  cleat_status status =
-      cleat__s3_keys_set(&OPTION_NAMES, given, &settings->options, &settings->has_options, err);
+  const struct cleat__s3_key_texts given = {client->access_key_id, client->secret_access_key, client->session_token};
+  cleat_status status = cleat__s3_keys_set(&OPTION_NAMES, given, &settings->options, &settings->has_options, err);
   if (!status && settings->has_options && options->anonymous)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "the URL asks for anonymous requests, but the options contain keys");
+    return cleat__error_set(err, CLEAT_INVALID, "the URL asks for anonymous requests, but the options contain keys");
   /* Variables that are not used are not checked. */
   if (status || settings->has_options || options->anonymous)
     return status;
   struct cleat_error ignored;
   bool needed = !settings->profile_in_url;
-  const struct cleat__s3_key_texts variables = {
-      getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN")};
-  status = cleat__s3_keys_set(&ENVIRONMENT_NAMES, variables, &settings->environment,
-                              &settings->has_environment, needed ? err : &ignored);
+  const struct cleat__s3_key_texts variables = {getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"),
+                                                getenv("AWS_SESSION_TOKEN")};
+  status = cleat__s3_keys_set(&ENVIRONMENT_NAMES, variables, &settings->environment, &settings->has_environment,
+                              needed ? err : &ignored);
   settings->has_environment = settings->has_environment && !status;
   return needed ? status : CLEAT_OK;
 }
@@ -81,8 +76,7 @@ static bool read_places(struct cleat__s3_settings *settings) {
          copy_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &settings->container_token_file);
 }
 
-cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
-                                     const struct cleat__s3_chain_options *options,
+cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings, const struct cleat__s3_chain_options *options,
                                      struct cleat_error *err) {
   const char *profile = or_null(options->profile);
   const char *name = profile ? profile : or_null(getenv("AWS_PROFILE"));
@@ -98,14 +92,12 @@ cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
   cleat_status status = read_keys(settings, options, err);
   if (status)
     return status;
-  if (!copy_text(name ? name : "default", &settings->profile) ||
-      !copy_text(options->region, &settings->region) ||
-      !copy_text(options->sts_endpoint, &settings->sts_endpoint) ||
-      !copy_text(options->ca_file, &settings->ca_file) || !read_places(settings))
+  if (!copy_text(name ? name : "default", &settings->profile) || !copy_text(options->region, &settings->region) ||
+      !copy_text(options->sts_endpoint, &settings->sts_endpoint) || !copy_text(options->ca_file, &settings->ca_file) ||
+      !read_places(settings))
     return cleat__error_no_memory(err, "the credentials");
   status = cleat__s3_profile_path(CLEAT__S3_PROFILE_CREDENTIALS, &settings->credentials_path, err);
-  return status ? status
-                : cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &settings->config_path, err);
+  return status ? status : cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &settings->config_path, err);
 }
 
 void cleat__s3_settings_clear(struct cleat__s3_settings *settings) {
@@ -130,14 +122,11 @@ void cleat__s3_settings_clear(struct cleat__s3_settings *settings) {
 
 /* ---- The time ---- */
 
-int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings,
-                        const struct cleat__clock *clock) {
-  return clock->wall_s(clock->ctx) +
-         (settings->skew_s != NULL ? (int64_t)atomic_load(settings->skew_s) : 0);
+int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings, const struct cleat__clock *clock) {
+  return clock->wall_s(clock->ctx) + (settings->skew_s != NULL ? (int64_t)atomic_load(settings->skew_s) : 0);
 }
 
-void cleat__s3_learn_time(const struct cleat__s3_settings *settings,
-                          const struct cleat__clock *clock, int64_t true_s) {
+void cleat__s3_learn_time(const struct cleat__s3_settings *settings, const struct cleat__clock *clock, int64_t true_s) {
   if (settings->skew_s != NULL)
     atomic_store(settings->skew_s, true_s - clock->wall_s(clock->ctx));
 }
@@ -155,8 +144,7 @@ static bool is_blank(char c) {
 }
 
 /* Removes white space at the end. The rest must be one line. */
-static cleat_status check_token(char *text, size_t size, const char *path, const char *what,
-                                struct cleat_error *err) {
+static cleat_status check_token(char *text, size_t size, const char *path, const char *what, struct cleat_error *err) {
   const char *fault = NULL;
   size_t length = size;
   while (length > 0 && is_blank(text[length - 1]))
@@ -191,8 +179,7 @@ static ssize_t read_whole(int fd, char *bytes, size_t size) {
   return (ssize_t)used;
 }
 
-cleat_status cleat__s3_token_read(const char *path, const char *what, char **token,
-                                  struct cleat_error *err) {
+cleat_status cleat__s3_token_read(const char *path, const char *what, char **token, struct cleat_error *err) {
   /* O_NONBLOCK: a pipe without a writer must not block the open. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
@@ -247,14 +234,13 @@ static cleat_status status_of(enum cleat__transport transport) {
 
 /* Fails unless the reply is 2xx or 4xx. The message quotes nothing of the body, which may be
  * anything. */
-static cleat_status judge(const struct cleat__s3_question *question,
-                          enum cleat__transport transport, const struct cleat__http_reply *reply,
-                          struct cleat_error *err) {
+static cleat_status judge(const struct cleat__s3_question *question, enum cleat__transport transport,
+                          const struct cleat__http_reply *reply, struct cleat_error *err) {
   if (transport != CLEAT__TRANSPORT_OK) {
     (void)cleat__error_set(err, status_of(transport), "asking %s for keys: %s", question->place,
                            reply->message[0] != '\0' ? reply->message : "it failed");
-    err->retryable = err->status == CLEAT_TIMEOUT ||
-                     (err->status == CLEAT_NETWORK && transport != CLEAT__TRANSPORT_TLS);
+    err->retryable =
+        err->status == CLEAT_TIMEOUT || (err->status == CLEAT_NETWORK && transport != CLEAT__TRANSPORT_TLS);
     return err->status;
   }
   if (reply->status >= 200 && reply->status < 300)
@@ -262,17 +248,15 @@ static cleat_status judge(const struct cleat__s3_question *question,
   if (reply->status >= 400 && reply->status < 500 && reply->status != 429)
     return CLEAT_OK;
   bool redirect = reply->status >= 300 && reply->status < 400;
-  (void)cleat__error_set(err, redirect ? CLEAT_DENIED : CLEAT_STORE,
-                         "asking %s for keys: it answered HTTP %d%s", question->place,
-                         reply->status, redirect ? ", and redirects are not followed" : "");
+  (void)cleat__error_set(err, redirect ? CLEAT_DENIED : CLEAT_STORE, "asking %s for keys: it answered HTTP %d%s",
+                         question->place, reply->status, redirect ? ", and redirects are not followed" : "");
   err->http_status = reply->status;
   err->retryable = !redirect;
   return err->status;
 }
 
-static cleat_status ask_once(const struct cleat__s3_search *search,
-                             const struct cleat__s3_question *question, struct cleat__http *http,
-                             struct cleat__s3_answer *answer, struct cleat_error *err) {
+static cleat_status ask_once(const struct cleat__s3_search *search, const struct cleat__s3_question *question,
+                             struct cleat__http *http, struct cleat__s3_answer *answer, struct cleat_error *err) {
   struct cleat__span body = {NULL, 0};
   if (question->body) {
     memcpy(&body.base, &question->body, sizeof body.base); /* a span is used in both directions */
@@ -311,23 +295,19 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
 
 /* Waits before the next try. False: cancelled. */
 static bool wait_before(const struct cleat__s3_search *search, unsigned tried) {
-  return search->clock->wait_ms(search->clock->ctx, (int64_t)RETRY_MS << (tried - 1),
-                                search->cancel);
+  return search->clock->wait_ms(search->clock->ctx, (int64_t)RETRY_MS << (tried - 1), search->cancel);
 }
 
-cleat_status cleat__s3_ask(const struct cleat__s3_search *search,
-                           const struct cleat__s3_question *question,
+cleat_status cleat__s3_ask(const struct cleat__s3_search *search, const struct cleat__s3_question *question,
                            struct cleat__s3_answer **answer, struct cleat_error *err) {
   struct cleat__http *http = NULL;
   struct cleat__http_options options = {.ca_file = question->ca_file,
                                         .connect_ms = question->connect_ms,
                                         /* one request in hours: do not keep the connection */
                                         .keep_ms = -1,
-                                        .proxies =
-                                            question->direct ? NULL : search->settings->proxies};
+                                        .proxies = question->direct ? NULL : search->settings->proxies};
   struct cleat__s3_answer *made = cleat__calloc(1, sizeof *made);
-  cleat_status status =
-      made ? cleat__http_new(&options, &http, err) : cleat__error_no_memory(err, "the credentials");
+  cleat_status status = made ? cleat__http_new(&options, &http, err) : cleat__error_no_memory(err, "the credentials");
   for (unsigned tried = 0; !status; tried++) {
     if (tried > 0 && !wait_before(search, tried)) {
       status = cleat__error_set(err, CLEAT_CANCELLED, "cancelled");

@@ -75,8 +75,7 @@ struct cleat__s3_settings {
 
 /* Reads the options and the environment. Errors: INVALID (incomplete options, a value too long, anonymous together
  * with keys), DENIED (incomplete environment), NO_MEMORY. Call cleat__s3_settings_clear in every case. */
-cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
-                                     const struct cleat__s3_chain_options *options,
+cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings, const struct cleat__s3_chain_options *options,
                                      struct cleat_error *err);
 void cleat__s3_settings_clear(struct cleat__s3_settings *settings);
 
@@ -90,9 +89,8 @@ struct cleat__s3_search {
 
 /* Asks one place. CLEAT_OK with *found false: the place is not configured, ask the next one. An error ends the
  * search: a configured place that cannot give keys must not be skipped. err->retryable: a later call may succeed. */
-typedef cleat_status cleat__s3_provider_fn(const struct cleat__s3_search *search,
-                                           struct cleat__s3_credentials *keys, bool *found,
-                                           struct cleat_error *err);
+typedef cleat_status cleat__s3_provider_fn(const struct cleat__s3_search *search, struct cleat__s3_credentials *keys,
+                                           bool *found, struct cleat_error *err);
 
 cleat__s3_provider_fn cleat__s3_from_anonymous;
 cleat__s3_provider_fn cleat__s3_from_options;
@@ -103,14 +101,12 @@ cleat__s3_provider_fn cleat__s3_from_container;
 cleat__s3_provider_fn cleat__s3_from_instance;
 
 /* Runs a credential_process and reads its keys. `place` is for messages. */
-cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const char *command,
-                                    const char *place, struct cleat__s3_credentials *keys,
-                                    struct cleat_error *err);
+cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const char *command, const char *place,
+                                    struct cleat__s3_credentials *keys, struct cleat_error *err);
 
 /* Gets the URL of the container endpoint from the settings, owned, and *host for messages, owned. NULL with CLEAT_OK
  * if it is not configured. INVALID: keys must not be requested from this URL. */
-cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, char **url,
-                                     struct cleat_error *err);
+cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, char **url, struct cleat_error *err);
 
 /* Splits a command line like Python's shlex, which the AWS CLI uses: only quotes and backslashes are special. *words
  * ends with NULL, and is one block together with its texts (cleat__free). INVALID: an open quote, or no word. */
@@ -119,18 +115,15 @@ cleat_status cleat__s3_split_command(const char *command, char ***words, struct 
 /* ---- What the providers share ---- */
 
 /* The current Unix time: the clock, corrected by what servers have told. */
-int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings,
-                        const struct cleat__clock *clock);
+int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings, const struct cleat__clock *clock);
 
 /* Takes the time of a server as the true time, for everything that signs. */
-void cleat__s3_learn_time(const struct cleat__s3_settings *settings,
-                          const struct cleat__clock *clock, int64_t true_s);
+void cleat__s3_learn_time(const struct cleat__s3_settings *settings, const struct cleat__clock *clock, int64_t true_s);
 
 /* Reads a token from a file, without white space at its end. The caller owns it and wipes it before cleat__free.
  * `what` names it in errors. Errors: INVALID (empty, too long, contains a line end or control character), those of
  * opening the file. */
-cleat_status cleat__s3_token_read(const char *path, const char *what, char **token,
-                                  struct cleat_error *err);
+cleat_status cleat__s3_token_read(const char *path, const char *what, char **token, struct cleat_error *err);
 void cleat__s3_wipe_text(char *text); /* wipes and frees; NULL is allowed */
 
 /* One HTTP request. Borrows everything. */
@@ -159,8 +152,7 @@ struct cleat__s3_answer {
 /* Sends the request. A redirect is an error and is not followed. CLEAT_OK: a reply with 2xx or 4xx has come. The
  * caller owns *answer (cleat__s3_answer_free, which wipes it). Errors: NETWORK, TIMEOUT, STORE (5xx), all retryable;
  * DENIED (redirect, not HTTP, too long), CANCELLED, NO_MEMORY. */
-cleat_status cleat__s3_ask(const struct cleat__s3_search *search,
-                           const struct cleat__s3_question *question,
+cleat_status cleat__s3_ask(const struct cleat__s3_search *search, const struct cleat__s3_question *question,
                            struct cleat__s3_answer **answer, struct cleat_error *err);
 void cleat__s3_answer_free(struct cleat__s3_answer *answer);
 

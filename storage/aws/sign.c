@@ -21,8 +21,7 @@ static const char *service_of(const struct cleat__s3_sign_request *request) {
 
 /* Headers that transports and proxies add, drop or rewrite. A signature over them could become invalid in transit. */
 static const char *const UNSIGNED_HEADERS[] = {
-    "accept-encoding", "authorization", "connection",        "content-length",
-    "expect",          "user-agent",    "transfer-encoding",
+    "accept-encoding", "authorization", "connection", "content-length", "expect", "user-agent", "transfer-encoding",
 };
 
 static bool is_signed(const char *name) {
@@ -68,12 +67,10 @@ static cleat_status check_headers(const struct header_list *list, struct cleat_e
   return CLEAT_OK;
 }
 
-static cleat_status collect_headers(const struct cleat__s3_sign_request *request,
-                                    const char *amz_date, struct header_list *list,
-                                    struct cleat_error *err) {
+static cleat_status collect_headers(const struct cleat__s3_sign_request *request, const char *amz_date,
+                                    struct header_list *list, struct cleat_error *err) {
   if (request->header_count > CLEAT__S3_HEADERS_MAX - 3)
-    return cleat__error_set(err, CLEAT_LIMIT, "signing: more than %d headers",
-                            CLEAT__S3_HEADERS_MAX - 3);
+    return cleat__error_set(err, CLEAT_LIMIT, "signing: more than %d headers", CLEAT__S3_HEADERS_MAX - 3);
   for (size_t i = 0; i < request->header_count; i++) {
     if (is_signed(request->headers[i].name))
       add_header(list, request->headers[i].name, request->headers[i].value);
@@ -121,8 +118,8 @@ static cleat_status append_headers(struct cleat__buffer *out, const struct heade
   return status;
 }
 
-static cleat_status canonical_request(const struct cleat__s3_sign_request *request,
-                                      const struct header_list *list, struct cleat__buffer *out) {
+static cleat_status canonical_request(const struct cleat__s3_sign_request *request, const struct header_list *list,
+                                      struct cleat__buffer *out) {
   cleat_status status = cleat__buffer_print(out, "%s\n%s\n", request->method, request->path);
   if (!status)
     status = cleat__s3_encode_query(out, request->query, request->query_count);
@@ -151,8 +148,7 @@ static cleat_status signing_key(const struct cleat__s3_sign_request *request, co
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, request->region, strlen(request->region), key);
   if (!status)
-    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, service_of(request),
-                                strlen(service_of(request)), step);
+    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, service_of(request), strlen(service_of(request)), step);
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, "aws4_request", strlen("aws4_request"), key);
   explicit_bzero(seed, sizeof seed);
@@ -161,9 +157,8 @@ static cleat_status signing_key(const struct cleat__s3_sign_request *request, co
 }
 
 /* The signature as hex: HMAC(key, algorithm \n time \n scope \n SHA-256 of the canonical request). */
-static cleat_status signature(const struct cleat__s3_sign_request *request, const char *amz_date,
-                              const char *scope, struct cleat__buffer *canonical,
-                              char hex[CLEAT__SHA256_HEX]) {
+static cleat_status signature(const struct cleat__s3_sign_request *request, const char *amz_date, const char *scope,
+                              struct cleat__buffer *canonical, char hex[CLEAT__SHA256_HEX]) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   uint8_t key[CLEAT__SHA256_BYTES];
   cleat_status status = cleat__sha256(canonical->data, canonical->length, digest);
@@ -182,12 +177,11 @@ static cleat_status signature(const struct cleat__s3_sign_request *request, cons
   return status;
 }
 
-static cleat_status print_authorization(const struct cleat__s3_sign_request *request,
-                                        const struct header_list *list, const char *scope,
-                                        const char *hex, struct cleat__buffer *out) {
+static cleat_status print_authorization(const struct cleat__s3_sign_request *request, const struct header_list *list,
+                                        const char *scope, const char *hex, struct cleat__buffer *out) {
   cleat__buffer_reset(out);
-  cleat_status status = cleat__buffer_print(out, ALGORITHM " Credential=%s/%s, SignedHeaders=",
-                                            request->credentials->access_key_id, scope);
+  cleat_status status = cleat__buffer_print(
+      out, ALGORITHM " Credential=%s/%s, SignedHeaders=", request->credentials->access_key_id, scope);
   if (!status)
     status = append_signed_names(out, list);
   if (!status)
@@ -209,8 +203,7 @@ cleat_status cleat__s3_sign(const struct cleat__s3_sign_request *request, char a
   struct cleat__buffer scope;
   cleat__buffer_init(&scope, 256);
   char hex[CLEAT__SHA256_HEX];
-  status = cleat__buffer_print(&scope, "%.8s/%s/%s/aws4_request", date, request->region,
-                               service_of(request));
+  status = cleat__buffer_print(&scope, "%.8s/%s/%s/aws4_request", date, request->region, service_of(request));
   if (!status)
     status = canonical_request(request, &list, &canonical);
   if (!status)
@@ -220,8 +213,7 @@ cleat_status cleat__s3_sign(const struct cleat__s3_sign_request *request, char a
   if (!status)
     memcpy(amz_date, date, sizeof date);
   else
-    (void)cleat__error_set(err, status, "signing %s %s: %s", request->method, request->path,
-                           cleat_status_text(status));
+    (void)cleat__error_set(err, status, "signing %s %s: %s", request->method, request->path, cleat_status_text(status));
   /* The canonical request holds the session token. */
   if (canonical.data)
     explicit_bzero(canonical.data, canonical.capacity);

@@ -56,8 +56,7 @@ static void keep_line(char *to, size_t size, const char *text) {
   }
 }
 
-static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                    const char *text) {
+static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct sts_reply *reply = target;
   if (ends_with(path, "/Credentials/AccessKeyId"))
     keep(reader, reply->id, sizeof reply->id, text);
@@ -65,8 +64,7 @@ static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *
     keep(reader, reply->secret, sizeof reply->secret, text);
   else if (ends_with(path, "/Credentials/SessionToken"))
     keep(reader, reply->token, sizeof reply->token, text);
-  else if (ends_with(path, "/Credentials/Expiration") &&
-           !cleat__s3_keys_time(text, strlen(text), &reply->expires_s))
+  else if (ends_with(path, "/Credentials/Expiration") && !cleat__s3_keys_time(text, strlen(text), &reply->expires_s))
     cleat__xml_fail(reader, CLEAT_FORMAT, "Expiration is not a time");
   else if (ends_with(path, "/Error/Code"))
     keep_line(reply->code, sizeof reply->code, text);
@@ -76,8 +74,7 @@ static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *
 
 /* Removes secrets: a server could repeat one in a text that is shown. */
 static void scrub(const struct cleat__s3_role *role, struct sts_reply *reply) {
-  const char *const secrets[] = {role->web_token,
-                                 role->source ? role->source->secret_access_key : NULL,
+  const char *const secrets[] = {role->web_token, role->source ? role->source->secret_access_key : NULL,
                                  role->source ? role->source->session_token : NULL};
   for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++) {
     cleat__s3_keys_hide(secrets[i], reply->message);
@@ -90,11 +87,11 @@ static bool is_transient(const char *code) {
          strcmp(code, "ServiceUnavailable") == 0;
 }
 
-static cleat_status refused(const char *place, const char *action, int http_status,
-                            const struct sts_reply *reply, struct cleat_error *err) {
+static cleat_status refused(const char *place, const char *action, int http_status, const struct sts_reply *reply,
+                            struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_DENIED, "%s at %s: %s%s%s (HTTP %d)", action, place,
-                         reply->code[0] != '\0' ? reply->code : "it was refused",
-                         reply->message[0] != '\0' ? ": " : "", reply->message, http_status);
+                         reply->code[0] != '\0' ? reply->code : "it was refused", reply->message[0] != '\0' ? ": " : "",
+                         reply->message, http_status);
   err->http_status = http_status;
   err->retryable = is_transient(reply->code);
   snprintf(err->s3_code, sizeof err->s3_code, "%s", reply->code);
@@ -102,14 +99,13 @@ static cleat_status refused(const char *place, const char *action, int http_stat
   return err->status;
 }
 
-cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place,
-                                const char *action, int http_status, const char *text, size_t size,
-                                struct cleat__s3_credentials *keys, struct cleat_error *err) {
-  static const char *const roots[] = {"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse",
-                                      "ErrorResponse", "Error", NULL};
+cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place, const char *action,
+                                int http_status, const char *text, size_t size, struct cleat__s3_credentials *keys,
+                                struct cleat_error *err) {
+  static const char *const roots[] = {"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse", "ErrorResponse",
+                                      "Error", NULL};
   static const struct cleat__xml_form document = {"reply", roots, on_leaf};
-  const struct cleat__s3_key_names names = {place, "AccessKeyId", "SecretAccessKey", "SessionToken",
-                                            CLEAT_DENIED};
+  const struct cleat__s3_key_names names = {place, "AccessKeyId", "SecretAccessKey", "SessionToken", CLEAT_DENIED};
   struct cleat_error problem;
   struct sts_reply reply = {.expires_s = 0};
   bool found = false;
@@ -121,15 +117,12 @@ cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *p
   else if (http_status >= 300 || (!status && reply.code[0] != '\0'))
     status = refused(place, action, http_status, &reply, err);
   else if (status)
-    status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: the answer is not a reply of STS",
-                              action, place);
+    status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: the answer is not a reply of STS", action, place);
   else
-    status = cleat__s3_keys_set(&names,
-                                (struct cleat__s3_key_texts){reply.id, reply.secret, reply.token},
-                                keys, &found, err);
+    status = cleat__s3_keys_set(&names, (struct cleat__s3_key_texts){reply.id, reply.secret, reply.token}, keys, &found,
+                                err);
   if (!status && (!found || keys->session_token[0] == '\0'))
-    status =
-        cleat__error_set(err, CLEAT_DENIED, "%s at %s: the reply contains no keys", action, place);
+    status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: the reply contains no keys", action, place);
   if (!status)
     keys->expires_s = reply.expires_s;
   explicit_bzero(&reply, sizeof reply);
@@ -147,34 +140,31 @@ struct sts_request {
   size_t line_count;
 };
 
-static cleat_status choose_endpoint(const struct cleat__s3_settings *settings,
-                                    struct sts_request *request, struct cleat_error *err) {
+static cleat_status choose_endpoint(const struct cleat__s3_settings *settings, struct sts_request *request,
+                                    struct cleat_error *err) {
   struct cleat__s3_endpoint *endpoint = &request->endpoint;
   char port[16] = "";
-  cleat_status status =
-      settings->sts_endpoint
-          ? cleat__s3_endpoint_parse(settings->sts_endpoint, "the STS endpoint", endpoint, err)
-          : cleat__s3_partition_endpoint(settings->region ? settings->region : "us-east-1",
-                                         CLEAT__S3_SERVICE_STS, settings->sts_variant, endpoint,
-                                         err);
+  cleat_status status = settings->sts_endpoint
+                            ? cleat__s3_endpoint_parse(settings->sts_endpoint, "the STS endpoint", endpoint, err)
+                            : cleat__s3_partition_endpoint(settings->region ? settings->region : "us-east-1",
+                                                           CLEAT__S3_SERVICE_STS, settings->sts_variant, endpoint, err);
   if (status)
     return status;
   if (!cleat__s3_endpoint_default_port(endpoint))
     snprintf(port, sizeof port, ":%u", endpoint->port);
-  snprintf(request->place, sizeof request->place, "%s://%s%s", endpoint->https ? "https" : "http",
-           endpoint->host, port);
+  snprintf(request->place, sizeof request->place, "%s://%s%s", endpoint->https ? "https" : "http", endpoint->host,
+           port);
   return CLEAT_OK;
 }
 
 /* Everybody who can read a web identity token in transit can get the keys of the role. Requests for other roles are
  * signed and contain no secret. */
-static cleat_status check_confidential(const struct cleat__s3_role *role,
-                                       const struct sts_request *request, struct cleat_error *err) {
+static cleat_status check_confidential(const struct cleat__s3_role *role, const struct sts_request *request,
+                                       struct cleat_error *err) {
   const struct cleat__s3_endpoint *endpoint = &request->endpoint;
   if (!role->web_token || endpoint->https || cleat__s3_endpoint_is_loopback(endpoint))
     return CLEAT_OK;
-  (void)cleat__error_set(err, CLEAT_INVALID,
-                         "the web identity token is not sent over plain HTTP to %s",
+  (void)cleat__error_set(err, CLEAT_INVALID, "the web identity token is not sent over plain HTTP to %s",
                          request->place);
   cleat__error_hint(err, "set AWS_ENDPOINT_URL_STS to an endpoint that begins with https://; "
                          "without it, AWS_ENDPOINT_URL applies to STS too");
@@ -188,13 +178,11 @@ static cleat_status add_field(struct cleat__buffer *form, const char *name, cons
   return status ? status : cleat__s3_encode(form, value, strlen(value), false);
 }
 
-static cleat_status make_form(const struct cleat__s3_search *search,
-                              const struct cleat__s3_role *role, struct sts_request *request,
-                              struct cleat_error *err) {
+static cleat_status make_form(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
+                              struct sts_request *request, struct cleat_error *err) {
   struct cleat__buffer *form = &request->form;
   char session[32];
-  snprintf(session, sizeof session, "cleat-%lld",
-           (long long)search->clock->wall_s(search->clock->ctx));
+  snprintf(session, sizeof session, "cleat-%lld", (long long)search->clock->wall_s(search->clock->ctx));
   /* Allocated at once, because a growing buffer would leave copies of the token behind. */
   form->data = cleat__alloc(FORM_MAX + 1);
   if (!form->data)
@@ -223,44 +211,41 @@ static bool add_line(struct sts_request *request, const char *name, const char *
   return line != NULL;
 }
 
-static cleat_status sign(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
-                         const char *path, struct sts_request *request, struct cleat_error *err) {
+static cleat_status sign(const struct cleat__s3_search *search, const struct cleat__s3_role *role, const char *path,
+                         struct sts_request *request, struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   char hash[CLEAT__SHA256_HEX];
   char date[17];
   const char *host = strstr(request->place, "://") + 3;
   const char *token = role->source->session_token;
-  struct cleat__s3_pair headers[] = {{"host", host},
-                                     {"content-type", "application/x-www-form-urlencoded"}};
+  struct cleat__s3_pair headers[] = {{"host", host}, {"content-type", "application/x-www-form-urlencoded"}};
   struct cleat__buffer authorization;
   cleat__buffer_init(&authorization, CLEAT__S3_AUTHORIZATION_MAX);
   cleat_status status = cleat__sha256(request->form.data, request->form.length, digest);
   if (status)
     return cleat__error_set(err, status, "SHA-256 of a body failed");
   cleat__hex(digest, sizeof digest, hash);
-  struct cleat__s3_sign_request what = {
-      .method = "POST",
-      .path = path,
-      .headers = headers,
-      .header_count = 2,
-      .payload_hash = hash,
-      .credentials = role->source,
-      .region = search->settings->region ? search->settings->region : "us-east-1",
-      .service = "sts",
-      .wall_s = cleat__s3_now_s(search->settings, search->clock)};
+  struct cleat__s3_sign_request what = {.method = "POST",
+                                        .path = path,
+                                        .headers = headers,
+                                        .header_count = 2,
+                                        .payload_hash = hash,
+                                        .credentials = role->source,
+                                        .region = search->settings->region ? search->settings->region : "us-east-1",
+                                        .service = "sts",
+                                        .wall_s = cleat__s3_now_s(search->settings, search->clock)};
   status = cleat__s3_sign(&what, date, &authorization, err);
-  if (!status &&
-      !(add_line(request, "x-amz-date", date) && add_line(request, "x-amz-content-sha256", hash) &&
-        (token[0] == '\0' || add_line(request, "x-amz-security-token", token)) &&
-        add_line(request, "Authorization", cleat__buffer_text(&authorization))))
+  if (!status && !(add_line(request, "x-amz-date", date) && add_line(request, "x-amz-content-sha256", hash) &&
+                   (token[0] == '\0' || add_line(request, "x-amz-security-token", token)) &&
+                   add_line(request, "Authorization", cleat__buffer_text(&authorization))))
     status = cleat__error_no_memory(err, "the credentials");
   cleat__buffer_clear(&authorization);
   return status;
 }
 
-static cleat_status send_request(const struct cleat__s3_search *search,
-                                 const struct cleat__s3_role *role, struct sts_request *request,
-                                 struct cleat__s3_answer **answer, struct cleat_error *err) {
+static cleat_status send_request(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
+                                 struct sts_request *request, struct cleat__s3_answer **answer,
+                                 struct cleat_error *err) {
   const char *path = request->endpoint.path[0] != '\0' ? request->endpoint.path : "/";
   char url[sizeof request->place + CLEAT__S3_ENDPOINT_PATH_MAX];
   snprintf(url, sizeof url, "%s%s", request->place, path);
@@ -308,21 +293,17 @@ static cleat_status check_role(const struct cleat__s3_role *role, struct cleat_e
   if (!role->duration_s)
     return CLEAT_OK;
   size_t length = strlen(role->duration_s);
-  long seconds = length <= 6 && strspn(role->duration_s, "0123456789") == length
-                     ? strtol(role->duration_s, NULL, 10)
-                     : 0;
+  long seconds =
+      length <= 6 && strspn(role->duration_s, "0123456789") == length ? strtol(role->duration_s, NULL, 10) : 0;
   if (seconds < 900 || seconds > 43200)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "duration_seconds of role %.200s is not a number from 900 to 43200",
+    return cleat__error_set(err, CLEAT_INVALID, "duration_seconds of role %.200s is not a number from 900 to 43200",
                             role->arn);
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
-                                  const struct cleat__s3_role *role,
+cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
                                   struct cleat__s3_credentials *keys, struct cleat_error *err) {
-  struct sts_request request = {.action =
-                                    role->web_token ? "AssumeRoleWithWebIdentity" : "AssumeRole"};
+  struct sts_request request = {.action = role->web_token ? "AssumeRoleWithWebIdentity" : "AssumeRole"};
   struct cleat__s3_answer *answer = NULL;
   cleat__buffer_init(&request.form, FORM_MAX);
   cleat_status status = check_role(role, err);
@@ -341,8 +322,8 @@ cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
     status = send_request(search, role, &request, &answer, err);
   }
   if (!status)
-    status = cleat__s3_sts_read(role, request.place, request.action, answer->http_status,
-                                answer->text, answer->length, keys, err);
+    status = cleat__s3_sts_read(role, request.place, request.action, answer->http_status, answer->text, answer->length,
+                                keys, err);
   clear_lines(&request);
   if (request.form.data)
     explicit_bzero(request.form.data, request.form.capacity);

@@ -18,14 +18,13 @@ struct cleat__s3_role {
 
 /* Requests keys of the role. Errors: DENIED with the code of STS, those of cleat__s3_ask, INVALID (endpoint,
  * duration, or a web identity token that would be sent to another machine over plain HTTP). */
-cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
-                                  const struct cleat__s3_role *role,
+cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
                                   struct cleat__s3_credentials *keys, struct cleat_error *err);
 
 /* Reads the answer of STS to `action`, with status 2xx or 4xx, into *keys. Pure. Errors: DENIED (refused, not a
  * reply of STS, no keys in it), INVALID (invalid keys), NO_MEMORY. */
-cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place,
-                                const char *action, int http_status, const char *text, size_t size,
-                                struct cleat__s3_credentials *keys, struct cleat_error *err);
+cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place, const char *action,
+                                int http_status, const char *text, size_t size, struct cleat__s3_credentials *keys,
+                                struct cleat_error *err);
 
 #endif

@@ -51,8 +51,8 @@ static cleat_status fault_put(struct cleat__store *store, const char *key, struc
   return CLEAT_OK;
 }
 
-static cleat_status fault_get(struct cleat__store *store, const char *key, uint64_t offset,
-                              struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
+static cleat_status fault_get(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                              uint32_t *crc32c, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   uint32_t crc = 0;
   FAULTY("get", key, cleat__store_get(inner, key, offset, into, &crc, call), (void)0);
@@ -60,18 +60,17 @@ static cleat_status fault_get(struct cleat__store *store, const char *key, uint6
   return CLEAT_OK;
 }
 
-static cleat_status fault_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                    struct cleat__small *small, struct cleat__call call) {
+static cleat_status fault_get_small(struct cleat__store *store, const char *key, size_t cap, struct cleat__small *small,
+                                    struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__small read = {0};
-  FAULTY("get_small", key, cleat__store_get_small(inner, key, cap, &read, call),
-         cleat__free(read.bytes));
+  FAULTY("get_small", key, cleat__store_get_small(inner, key, cap, &read, call), cleat__free(read.bytes));
   *small = read;
   return CLEAT_OK;
 }
 
-static cleat_status fault_head(struct cleat__store *store, const char *key,
-                               struct cleat__object *object, struct cleat__call call) {
+static cleat_status fault_head(struct cleat__store *store, const char *key, struct cleat__object *object,
+                               struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__object found = {0};
   FAULTY("head", key, cleat__store_head(inner, key, &found, call), (void)0);
@@ -79,9 +78,8 @@ static cleat_status fault_head(struct cleat__store *store, const char *key,
   return CLEAT_OK;
 }
 
-static cleat_status fault_list(struct cleat__store *store, const char *prefix, bool delimited,
-                               const char *after, struct cleat__list_page *page,
-                               struct cleat__call call) {
+static cleat_status fault_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                               struct cleat__list_page *page, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__list_page found = {0};
   FAULTY("list", prefix, cleat__store_list(inner, prefix, delimited, after, &found, call),
@@ -90,32 +88,28 @@ static cleat_status fault_list(struct cleat__store *store, const char *prefix, b
   return CLEAT_OK;
 }
 
-static cleat_status fault_remove(struct cleat__store *store, const char *key,
-                                 struct cleat__call call) {
+static cleat_status fault_remove(struct cleat__store *store, const char *key, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   FAULTY("remove", key, cleat__store_remove(inner, key, call), (void)0);
   return CLEAT_OK;
 }
 
-static cleat_status fault_create(struct cleat__store *store, struct cleat__upload *upload,
-                                 const char *content_type, struct cleat__call call) {
+static cleat_status fault_create(struct cleat__store *store, struct cleat__upload *upload, const char *content_type,
+                                 struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   /* Like after a lost reply, the caller does not learn the id of an upload whose success is
    * withheld. */
   struct cleat__upload made = *upload;
-  FAULTY("multipart_create", upload->key,
-         cleat__store_multipart_create(inner, &made, content_type, call), (void)0);
+  FAULTY("multipart_create", upload->key, cleat__store_multipart_create(inner, &made, content_type, call), (void)0);
   *upload = made;
   return CLEAT_OK;
 }
 
-static cleat_status fault_part(struct cleat__store *store, const struct cleat__upload *upload,
-                               struct cleat__spans body, struct cleat__stored_part *part,
-                               struct cleat__call call) {
+static cleat_status fault_part(struct cleat__store *store, const struct cleat__upload *upload, struct cleat__spans body,
+                               struct cleat__stored_part *part, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
-  FAULTY("multipart_part", upload->key,
-         cleat__store_multipart_part(inner, upload, body, &stored, call), (void)0);
+  FAULTY("multipart_part", upload->key, cleat__store_multipart_part(inner, upload, body, &stored, call), (void)0);
   *part = stored;
   return CLEAT_OK;
 }
@@ -125,46 +119,40 @@ static cleat_status fault_feed(struct cleat__store *store, const struct cleat__u
                                struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
-  FAULTY("multipart_feed", upload->key,
-         cleat__store_multipart_feed(inner, upload, feed, &stored, call), (void)0);
+  FAULTY("multipart_feed", upload->key, cleat__store_multipart_feed(inner, upload, feed, &stored, call), (void)0);
   *part = stored;
   return CLEAT_OK;
 }
 
 static cleat_status fault_complete(struct cleat__store *store, const struct cleat__upload *upload,
-                                   const struct cleat__stored_part *parts, size_t count,
-                                   struct cleat__call call) {
+                                   const struct cleat__stored_part *parts, size_t count, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_complete", upload->key,
-         cleat__store_multipart_complete(inner, upload, parts, count, call), (void)0);
+  FAULTY("multipart_complete", upload->key, cleat__store_multipart_complete(inner, upload, parts, count, call),
+         (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                 struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_abort", upload->key, cleat__store_multipart_abort(inner, upload, call),
-         (void)0);
+  FAULTY("multipart_abort", upload->key, cleat__store_multipart_abort(inner, upload, call), (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
-                                     struct cleat__stored_part **parts, size_t *count,
-                                     struct cleat__call call) {
+                                     struct cleat__stored_part **parts, size_t *count, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
   FAULTY("multipart_list_parts", upload->key,
-         cleat__store_multipart_list_parts(inner, upload, &found, &found_count, call),
-         cleat__free(found));
+         cleat__store_multipart_list_parts(inner, upload, &found, &found_count, call), cleat__free(found));
   *parts = found;
   *count = found_count;
   return CLEAT_OK;
 }
 
-static cleat_status fault_list_uploads(struct cleat__store *store, const char *prefix,
-                                       const char *after, struct cleat__upload_page *page,
-                                       struct cleat__call call) {
+static cleat_status fault_list_uploads(struct cleat__store *store, const char *prefix, const char *after,
+                                       struct cleat__upload_page *page, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__upload_page found = {0};
   FAULTY("multipart_list", prefix, cleat__store_multipart_list(inner, prefix, after, &found, call),
@@ -176,8 +164,7 @@ static cleat_status fault_list_uploads(struct cleat__store *store, const char *p
 static cleat_status fault_adopt(struct cleat__store *store, const struct cleat__upload *upload,
                                 struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_adopt", upload->key, cleat__store_multipart_adopt(inner, upload, call),
-         (void)0);
+  FAULTY("multipart_adopt", upload->key, cleat__store_multipart_adopt(inner, upload, call), (void)0);
   return CLEAT_OK;
 }
 

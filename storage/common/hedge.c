@@ -24,12 +24,10 @@ static unsigned class_of(uint64_t bytes) {
   return class;
 }
 
-void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes,
-                        struct cleat__hedge_request *request) {
+void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes, struct cleat__hedge_request *request) {
   struct cleat__hedge_class *class = &hedge->classes[up ? 0 : 1][class_of(bytes)];
   cleat__mutex_lock(&hedge->lock);
-  *request = (struct cleat__hedge_request){
-      .hedge = hedge, .class = class, .bytes = bytes, .order = class->begun++};
+  *request = (struct cleat__hedge_request){.hedge = hedge, .class = class, .bytes = bytes, .order = class->begun++};
   cleat__mutex_unlock(&hedge->lock);
 }
 
@@ -85,8 +83,7 @@ bool cleat__hedge_is_due(struct cleat__hedge_request *request, int64_t elapsed_m
   return request->second;
 }
 
-void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms,
-                      uint64_t twice_bytes) {
+void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms, uint64_t twice_bytes) {
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
   cleat__mutex_lock(&hedge->lock);

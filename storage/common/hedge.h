@@ -56,15 +56,13 @@ void cleat__hedge_init(struct cleat__hedge *hedge);
 void cleat__hedge_destroy(struct cleat__hedge *hedge);
 
 /* Notes that a request of `bytes` bytes begins. */
-void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes,
-                        struct cleat__hedge_request *request);
+void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes, struct cleat__hedge_request *request);
 
 /* Returns whether to start a second try now, `elapsed_ms` after the request began. Returns true at most once for a
  * request. That reserves the bytes of the request from those that may be sent twice. */
 bool cleat__hedge_is_due(struct cleat__hedge_request *request, int64_t elapsed_ms);
 
 /* Notes that the request ended. `good`: it succeeded. `twice_bytes`: how many bytes were moved for nothing. */
-void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms,
-                      uint64_t twice_bytes);
+void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms, uint64_t twice_bytes);
 
 #endif

@@ -48,8 +48,7 @@ void cleat__retry_begin(struct cleat__retry *retry, const struct cleat__retry_co
   assert(config->clock != NULL && config->quota != NULL);
   memset(retry, 0, sizeof *retry);
   retry->config = config;
-  retry->deadline_ms =
-      now_ms(retry) + (config->budget_ms > 0 ? config->budget_ms : CLEAT__RETRY_BUDGET_MS);
+  retry->deadline_ms = now_ms(retry) + (config->budget_ms > 0 ? config->budget_ms : CLEAT__RETRY_BUDGET_MS);
 }
 
 int64_t cleat__retry_remaining_ms(const struct cleat__retry *retry) {
@@ -70,8 +69,7 @@ int64_t cleat__retry_backoff_ms(unsigned retry, int64_t base_ms, double random) 
 
 /* Classes that are retried without a wait, because their cause was repaired. The number of retries is limited. */
 static bool repeats_at_once(enum cleat__retry_class class) {
-  return class == CLEAT__RETRY_CREDENTIALS || class == CLEAT__RETRY_CLOCK ||
-         class == CLEAT__RETRY_REGION;
+  return class == CLEAT__RETRY_CREDENTIALS || class == CLEAT__RETRY_CLOCK || class == CLEAT__RETRY_REGION;
 }
 
 /* Whether this class ends the operation now. Counts the retries of the classes with a limit. */
@@ -87,14 +85,12 @@ static bool is_final(struct cleat__retry *retry, enum cleat__retry_class class) 
 }
 
 /* Returns how long to wait before the next try. Takes tokens from the quota. */
-static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class class,
-                        int64_t retry_after_ms) {
+static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class class, int64_t retry_after_ms) {
   /* Only called after a failed try. */
   assert(retry->tries > 0);
   const struct cleat__retry_config *config = retry->config;
   double random = config->random ? config->random(config->random_ctx) : cleat__retry_random(NULL);
-  int64_t base =
-      class == CLEAT__RETRY_THROTTLED ? CLEAT__RETRY_THROTTLED_BASE_MS : CLEAT__RETRY_BASE_MS;
+  int64_t base = class == CLEAT__RETRY_THROTTLED ? CLEAT__RETRY_THROTTLED_BASE_MS : CLEAT__RETRY_BASE_MS;
   int64_t delay = cleat__retry_backoff_ms(retry->tries - 1, base, random);
   int cost = class == CLEAT__RETRY_TIMEOUT ? CLEAT__RETRY_TIMEOUT_COST : CLEAT__RETRY_COST;
   retry->taken = 0;
@@ -113,9 +109,8 @@ static bool stop_for(enum cleat__retry_stop reason, enum cleat__retry_stop *stop
   return false;
 }
 
-bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class,
-                       int64_t retry_after_ms, const atomic_bool *cancel,
-                       enum cleat__retry_stop *stop) {
+bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class, int64_t retry_after_ms,
+                       const atomic_bool *cancel, enum cleat__retry_stop *stop) {
   /* cleat__retry_begin was called */
   assert(retry->config != NULL);
   const struct cleat__clock *clock = retry->config->clock;
@@ -178,8 +173,8 @@ static int month_number(const char *name) {
 
 bool cleat__http_date(const char *text, int64_t *wall_s) {
   /* "Sun, 06 Nov 1994 08:49:37 GMT": every field has a fixed position. */
-  if (strlen(text) != 29 || strncmp(text + 3, ", ", 2) != 0 || strcmp(text + 25, " GMT") != 0 ||
-      text[7] != ' ' || text[11] != ' ' || text[16] != ' ' || text[19] != ':' || text[22] != ':')
+  if (strlen(text) != 29 || strncmp(text + 3, ", ", 2) != 0 || strcmp(text + 25, " GMT") != 0 || text[7] != ' ' ||
+      text[11] != ' ' || text[16] != ' ' || text[19] != ':' || text[22] != ':')
     return false;
   struct tm parts = {0};
   parts.tm_mday = (int)small_number(text + 5, 2);
@@ -188,9 +183,8 @@ bool cleat__http_date(const char *text, int64_t *wall_s) {
   parts.tm_hour = (int)small_number(text + 17, 2);
   parts.tm_min = (int)small_number(text + 20, 2);
   parts.tm_sec = (int)small_number(text + 23, 2);
-  if (parts.tm_mday < 1 || parts.tm_mday > 31 || parts.tm_mon < 0 || parts.tm_year < 70 ||
-      parts.tm_hour < 0 || parts.tm_hour > 23 || parts.tm_min < 0 || parts.tm_min > 59 ||
-      parts.tm_sec < 0 || parts.tm_sec > 60)
+  if (parts.tm_mday < 1 || parts.tm_mday > 31 || parts.tm_mon < 0 || parts.tm_year < 70 || parts.tm_hour < 0 ||
+      parts.tm_hour > 23 || parts.tm_min < 0 || parts.tm_min > 59 || parts.tm_sec < 0 || parts.tm_sec > 60)
     return false;
   *wall_s = timegm(&parts);
   return true;

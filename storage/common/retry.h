@@ -86,9 +86,8 @@ int64_t cleat__retry_remaining_ms(const struct cleat__retry *retry);
 
 /* Called after a failed try. Waits as long as needed and returns true to retry. Returns false to stop; *stop then
  * says why. `retry_after_ms` is the Retry-After of the store, or -1. CREDENTIALS, CLOCK and REGION do not wait. */
-bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class,
-                       int64_t retry_after_ms, const atomic_bool *cancel,
-                       enum cleat__retry_stop *stop);
+bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class, int64_t retry_after_ms,
+                       const atomic_bool *cancel, enum cleat__retry_stop *stop);
 
 /* Called after a success, or after an answer that counts as one (such as an expected 404). Returns to the quota what
  * the last retry took, or one token if there was no retry. */

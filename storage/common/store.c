@@ -47,8 +47,7 @@ static const char *segment_problem(const char *segment, size_t length) {
   if ((length == 1 && segment[0] == '.') || (length == 2 && memcmp(segment, "..", 2) == 0))
     return "has a \".\" or \"..\" segment";
   if (strncmp(segment, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0)
-    return "has a segment that starts with " CLEAT__RESERVED_PREFIX
-           ", which is reserved for unfinished writes";
+    return "has a segment that starts with " CLEAT__RESERVED_PREFIX ", which is reserved for unfinished writes";
   return NULL;
 }
 

@@ -192,13 +192,13 @@ struct cleat__store_ops {
   /* Required. Reads exactly the total length of the spans, starting at `offset`, into the spans. *crc32c is the
    * CRC-32C of all bytes read. INTEGRITY: the object has fewer bytes. NOT_FOUND: no such key. With length 0 it
    * succeeds and reads nothing. */
-  cleat_status (*get)(struct cleat__store *store, const char *key, uint64_t offset,
-                      struct cleat__spans into, uint32_t *crc32c, struct cleat__call call);
+  cleat_status (*get)(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                      uint32_t *crc32c, struct cleat__call call);
 
   /* Required. Reads a whole object of at most `cap` bytes. LIMIT: the object is larger. A failure leaves *small as it
    * was. */
-  cleat_status (*get_small)(struct cleat__store *store, const char *key, size_t cap,
-                            struct cleat__small *small, struct cleat__call call);
+  cleat_status (*get_small)(struct cleat__store *store, const char *key, size_t cap, struct cleat__small *small,
+                            struct cleat__call call);
 
   /* Required. Gets size and ETag of an object. NOT_FOUND: no such key. */
   cleat_status (*head)(struct cleat__store *store, const char *key, struct cleat__object *object,
@@ -208,22 +208,21 @@ struct cleat__store_ops {
    * may end in '/'. With `delimited`, keys that have a '/' after the prefix are folded into common prefixes. `after`
    * is NULL for the first page, then the `next` of the page before. An absent folder gives an empty page. An absent
    * bucket is NOT_FOUND. A common prefix may hold no key: folders of file:// can be empty. */
-  cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited,
-                       const char *after, struct cleat__list_page *page, struct cleat__call call);
+  cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                       struct cleat__list_page *page, struct cleat__call call);
 
   /* Required. Removes an object. An absent key is a success. */
   cleat_status (*remove)(struct cleat__store *store, const char *key, struct cleat__call call);
 
   /* Required. Begins an upload of upload->size bytes under upload->key, in parts of upload->part_bytes. The caller
    * fills these three fields; the operation fills upload->id. */
-  cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload,
-                                   const char *content_type, struct cleat__call call);
+  cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload, const char *content_type,
+                                   struct cleat__call call);
 
   /* Required. Stores part part->number (from 1), in any order and in parallel with others. The caller fills
    * part->number, size and crc32c. The store checks the CRC if it can. The operation fills part->etag. */
   cleat_status (*multipart_part)(struct cleat__store *store, const struct cleat__upload *upload,
-                                 struct cleat__spans body, struct cleat__stored_part *part,
-                                 struct cleat__call call);
+                                 struct cleat__spans body, struct cleat__stored_part *part, struct cleat__call call);
 
   /* Required. Like multipart_part, but reads the body from `feed` while it sends it, so no memory of the size of the
    * body is needed. The body is read again for each retry. It is also read once more if the store uses another
@@ -236,8 +235,7 @@ struct cleat__store_ops {
    * operation itself checks whether an object of this size exists, and then succeeds. With upload->create_only it
    * returns EXISTS if there is an object, whichever process made it. The caller then compares the bytes. */
   cleat_status (*multipart_complete)(struct cleat__store *store, const struct cleat__upload *upload,
-                                     const struct cleat__stored_part *parts, size_t count,
-                                     struct cleat__call call);
+                                     const struct cleat__stored_part *parts, size_t count, struct cleat__call call);
 
   /* Required. Discards the upload and its parts. An upload that no longer exists is a success. The caller must have
    * no part of it in flight. If the store can list parts, the operation returns success only when the list is empty. */
@@ -246,10 +244,8 @@ struct cleat__store_ops {
 
   /* Required. Lists all parts that the store holds, ordered by number (*parts: cleat__free). NOT_FOUND: no such
    * upload. UNSUPPORTED: the store cannot list parts. */
-  cleat_status (*multipart_list_parts)(struct cleat__store *store,
-                                       const struct cleat__upload *upload,
-                                       struct cleat__stored_part **parts, size_t *count,
-                                       struct cleat__call call);
+  cleat_status (*multipart_list_parts)(struct cleat__store *store, const struct cleat__upload *upload,
+                                       struct cleat__stored_part **parts, size_t *count, struct cleat__call call);
 
   /* Required. Lists one page of the unfinished uploads whose key starts with `prefix`, ordered by key and id.
    * `after` as for list. MinIO lists only the uploads of one complete key. So callers that know the keys also ask
@@ -266,22 +262,22 @@ struct cleat__store_ops {
 
   /* Optional; NULL: the store cannot know. Tells whether the process that began the upload is alive (file:// only),
    * and how many bytes the upload uses. An upload that no longer exists is not held and uses 0 bytes. */
-  cleat_status (*multipart_held)(struct cleat__store *store, const char *key, const char *id,
-                                 bool *held, uint64_t *bytes, struct cleat_error *err);
+  cleat_status (*multipart_held)(struct cleat__store *store, const char *key, const char *id, bool *held,
+                                 uint64_t *bytes, struct cleat_error *err);
 
   /* Optional; NULL: the store has no such leftovers. Removes hidden files of unfinished writes, which no other
    * operation shows, in and below the folder `prefix` (it ends in '/'). A file is removed if it was last changed
    * before `before_s` (Unix time) and no living process holds it. Uploads that multipart_list shows are not touched.
    * With `dry_run`, nothing is removed. *found counts what was removed, or would be. After a failure it counts what
    * was removed until then. */
-  cleat_status (*sweep)(struct cleat__store *store, const char *prefix, int64_t before_s,
-                        bool dry_run, struct cleat__swept *found, struct cleat__call call);
+  cleat_status (*sweep)(struct cleat__store *store, const char *prefix, int64_t before_s, bool dry_run,
+                        struct cleat__swept *found, struct cleat__call call);
 
   /* Optional; NULL: the driver has no facts. Requests `key`, which must not exist, to test the connection to the
    * store. Fills *facts as far as it gets, also on failure. Returns success if the key is absent. Other failures are
    * those of get_small. */
-  cleat_status (*describe)(struct cleat__store *store, const char *key,
-                           struct cleat__store_facts *facts, struct cleat__call call);
+  cleat_status (*describe)(struct cleat__store *store, const char *key, struct cleat__store_facts *facts,
+                           struct cleat__call call);
 
   /* Required. Frees the store. No operation may be running. */
   void (*close)(struct cleat__store *store);
@@ -327,115 +323,95 @@ const char *cleat__key_problem(const char *key);
 
 /* ---- The operations of a store, as functions: see struct cleat__store_ops ---- */
 
-static inline cleat_status cleat__store_put(struct cleat__store *store, const char *key,
-                                            struct cleat__spans body,
-                                            const struct cleat__put_options *options,
-                                            struct cleat__call call) {
+static inline cleat_status cleat__store_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                                            const struct cleat__put_options *options, struct cleat__call call) {
   return store->ops->put(store, key, body, options, call);
 }
 
-static inline cleat_status cleat__store_get(struct cleat__store *store, const char *key,
-                                            uint64_t offset, struct cleat__spans into,
-                                            uint32_t *crc32c, struct cleat__call call) {
+static inline cleat_status cleat__store_get(struct cleat__store *store, const char *key, uint64_t offset,
+                                            struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
   return store->ops->get(store, key, offset, into, crc32c, call);
 }
 
-static inline cleat_status cleat__store_get_small(struct cleat__store *store, const char *key,
-                                                  size_t cap, struct cleat__small *small,
-                                                  struct cleat__call call) {
+static inline cleat_status cleat__store_get_small(struct cleat__store *store, const char *key, size_t cap,
+                                                  struct cleat__small *small, struct cleat__call call) {
   return store->ops->get_small(store, key, cap, small, call);
 }
 
-static inline cleat_status cleat__store_head(struct cleat__store *store, const char *key,
-                                             struct cleat__object *object,
+static inline cleat_status cleat__store_head(struct cleat__store *store, const char *key, struct cleat__object *object,
                                              struct cleat__call call) {
   return store->ops->head(store, key, object, call);
 }
 
-static inline cleat_status cleat__store_list(struct cleat__store *store, const char *prefix,
-                                             bool delimited, const char *after,
-                                             struct cleat__list_page *page,
+static inline cleat_status cleat__store_list(struct cleat__store *store, const char *prefix, bool delimited,
+                                             const char *after, struct cleat__list_page *page,
                                              struct cleat__call call) {
   return store->ops->list(store, prefix, delimited, after, page, call);
 }
 
-static inline cleat_status cleat__store_remove(struct cleat__store *store, const char *key,
-                                               struct cleat__call call) {
+static inline cleat_status cleat__store_remove(struct cleat__store *store, const char *key, struct cleat__call call) {
   return store->ops->remove(store, key, call);
 }
 
-static inline cleat_status cleat__store_multipart_create(struct cleat__store *store,
-                                                         struct cleat__upload *upload,
-                                                         const char *content_type,
-                                                         struct cleat__call call) {
+static inline cleat_status cleat__store_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
+                                                         const char *content_type, struct cleat__call call) {
   return store->ops->multipart_create(store, upload, content_type, call);
 }
 
-static inline cleat_status cleat__store_multipart_part(struct cleat__store *store,
-                                                       const struct cleat__upload *upload,
-                                                       struct cleat__spans body,
-                                                       struct cleat__stored_part *part,
+static inline cleat_status cleat__store_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
+                                                       struct cleat__spans body, struct cleat__stored_part *part,
                                                        struct cleat__call call) {
   return store->ops->multipart_part(store, upload, body, part, call);
 }
 
-static inline cleat_status cleat__store_multipart_feed(struct cleat__store *store,
-                                                       const struct cleat__upload *upload,
-                                                       const struct cleat__feed *feed,
-                                                       struct cleat__stored_part *part,
+static inline cleat_status cleat__store_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                                       const struct cleat__feed *feed, struct cleat__stored_part *part,
                                                        struct cleat__call call) {
   return store->ops->multipart_feed(store, upload, feed, part, call);
 }
 
 static inline cleat_status cleat__store_multipart_complete(struct cleat__store *store,
                                                            const struct cleat__upload *upload,
-                                                           const struct cleat__stored_part *parts,
-                                                           size_t count, struct cleat__call call) {
+                                                           const struct cleat__stored_part *parts, size_t count,
+                                                           struct cleat__call call) {
   return store->ops->multipart_complete(store, upload, parts, count, call);
 }
 
-static inline cleat_status cleat__store_multipart_abort(struct cleat__store *store,
-                                                        const struct cleat__upload *upload,
+static inline cleat_status cleat__store_multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                                         struct cleat__call call) {
   return store->ops->multipart_abort(store, upload, call);
 }
 
 static inline cleat_status cleat__store_multipart_list_parts(struct cleat__store *store,
                                                              const struct cleat__upload *upload,
-                                                             struct cleat__stored_part **parts,
-                                                             size_t *count,
+                                                             struct cleat__stored_part **parts, size_t *count,
                                                              struct cleat__call call) {
   return store->ops->multipart_list_parts(store, upload, parts, count, call);
 }
 
-static inline cleat_status cleat__store_multipart_list(struct cleat__store *store,
-                                                       const char *prefix, const char *after,
-                                                       struct cleat__upload_page *page,
+static inline cleat_status cleat__store_multipart_list(struct cleat__store *store, const char *prefix,
+                                                       const char *after, struct cleat__upload_page *page,
                                                        struct cleat__call call) {
   return store->ops->multipart_list(store, prefix, after, page, call);
 }
 
-static inline cleat_status cleat__store_multipart_adopt(struct cleat__store *store,
-                                                        const struct cleat__upload *upload,
+static inline cleat_status cleat__store_multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
                                                         struct cleat__call call) {
   return store->ops->multipart_adopt(store, upload, call);
 }
 
-static inline cleat_status cleat__store_multipart_held(struct cleat__store *store, const char *key,
-                                                       const char *id, bool *held, uint64_t *bytes,
-                                                       struct cleat_error *error) {
+static inline cleat_status cleat__store_multipart_held(struct cleat__store *store, const char *key, const char *id,
+                                                       bool *held, uint64_t *bytes, struct cleat_error *error) {
   return store->ops->multipart_held(store, key, id, held, bytes, error);
 }
 
-static inline cleat_status cleat__store_sweep(struct cleat__store *store, const char *prefix,
-                                              int64_t before_s, bool dry_run,
-                                              struct cleat__swept *found, struct cleat__call call) {
+static inline cleat_status cleat__store_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
+                                              bool dry_run, struct cleat__swept *found, struct cleat__call call) {
   return store->ops->sweep(store, prefix, before_s, dry_run, found, call);
 }
 
 static inline cleat_status cleat__store_describe(struct cleat__store *store, const char *key,
-                                                 struct cleat__store_facts *facts,
-                                                 struct cleat__call call) {
+                                                 struct cleat__store_facts *facts, struct cleat__call call) {
   return store->ops->describe(store, key, facts, call);
 }
 

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,
-                       const char *format, ...) {
+void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result, const char *format, ...) {
   va_list args;
   check->info.result = result;
   va_start(args, format);
@@ -21,15 +20,13 @@ void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_resul
 }
 
 void cleat__doctor_fail(struct cleat__doctor_check *check, const struct cleat_error *err) {
-  cleat__doctor_say(check,
-                    err->status == CLEAT_UNSUPPORTED ? CLEAT_CHECK_MISSING : CLEAT_CHECK_FAILED,
-                    "%s", err->message);
+  cleat__doctor_say(check, err->status == CLEAT_UNSUPPORTED ? CLEAT_CHECK_MISSING : CLEAT_CHECK_FAILED, "%s",
+                    err->message);
   snprintf(check->hint, sizeof check->hint, "%s", err->hint);
 }
 
 cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, const char *text,
-                                    enum cleat__put_condition condition, const char *etag,
-                                    struct cleat_error *err) {
+                                    enum cleat__put_condition condition, const char *etag, struct cleat_error *err) {
   char body[64];
   size_t length = (size_t)snprintf(body, sizeof body, "%s", text);
   struct cleat__span span = {body, length};
@@ -46,12 +43,11 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
                           cleat__call(doctor->cancel, err));
 }
 
-cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
-                                   bool *same, struct cleat_error *err) {
+cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text, bool *same,
+                                   struct cleat_error *err) {
   struct cleat__small small = {0};
-  cleat_status status =
-      cleat__store_get_small(doctor->store, doctor->keys[object], CLEAT__DOCTOR_BYTES, &small,
-                             cleat__call(doctor->cancel, err));
+  cleat_status status = cleat__store_get_small(doctor->store, doctor->keys[object], CLEAT__DOCTOR_BYTES, &small,
+                                               cleat__call(doctor->cancel, err));
   if (status != CLEAT_OK)
     return status;
   *same = small.size == strlen(text) && memcmp(small.bytes, text, small.size) == 0;

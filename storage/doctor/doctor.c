@@ -22,8 +22,7 @@
   "apart"
 #define NOT_RESUMED "a save cannot be resumed there, and all of it is sent again"
 #define BY_TOKENS_UNRESUMED BY_TOKENS "; " NOT_RESUMED
-#define BOTH_BELIEVE \
-  "of two jobs that save the same step at the same moment, both may believe they committed it"
+#define BOTH_BELIEVE "of two jobs that save the same step at the same moment, both may believe they committed it"
 #define BOTH_BELIEVE_UNRESUMED BOTH_BELIEVE "; " NOT_RESUMED
 #define NO_SWITCH                                                                        \
   "replacing a step (--if-exists replace) and resuming a crashed save (--resume) fail, " \
@@ -50,15 +49,13 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "a save first checks whether the step exists, and the store must report an absent object as "
      "absent"},
     {"addressing", cleat__doctor_addressing, BIT(ACCESS), 0, ""},
-    {"durable", cleat__doctor_durable, BIT(ACCESS), 0,
-     "checkpoints are lost when this machine restarts"},
+    {"durable", cleat__doctor_durable, BIT(ACCESS), 0, "checkpoints are lost when this machine restarts"},
     {"put", cleat__doctor_put, BIT(ACCESS), ANY, "nothing can be saved"},
     {"get", cleat__doctor_get, BIT(PUT), ANY,
      "nothing can be loaded, and a save that lost a reply cannot find out whether it was "
      "committed"},
     {"range", cleat__doctor_range, BIT(GET), ANY, "files larger than one part cannot be loaded"},
-    {"list", cleat__doctor_list, BIT(PUT), ANY,
-     "a restarted job does not find its newest checkpoint"},
+    {"list", cleat__doctor_list, BIT(PUT), ANY, "a restarted job does not find its newest checkpoint"},
     {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
      "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a restarted "
      "job"},
@@ -71,12 +68,9 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      BY_TOKENS ": let one job at a time save here; " NOT_RESUMED},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
      BOTH_BELIEVE ": let one job at a time save here; " NOT_RESUMED},
-    {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
-     NO_SWITCH "; other saves are not affected"},
-    {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
-     "files larger than one part cannot be saved"},
-    {"create-only-parts", cleat__doctor_create_only_parts,
-     BIT(CREATE_ONLY) | BIT(IF_MATCH) | BIT(MULTIPART), 0,
+    {"if-match", cleat__doctor_if_match, BIT(GET), FAILED, NO_SWITCH "; other saves are not affected"},
+    {"multipart", cleat__doctor_multipart, BIT(GET), ANY, "files larger than one part cannot be saved"},
+    {"create-only-parts", cleat__doctor_create_only_parts, BIT(CREATE_ONLY) | BIT(IF_MATCH) | BIT(MULTIPART), 0,
      "a save with files larger than one part cannot be resumed there, and all of it is sent again"},
     {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
      "a load or 'cleat verify' detects a part that was damaged on its way to the store; the save "
@@ -98,8 +92,7 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
     [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest with this condition, so it fails",
     [CLEAT__DOCTOR_RACE] = "of two jobs that save the same step at the same moment, neither may "
                            "know which one committed it",
-    [CLEAT__DOCTOR_IF_MATCH] =
-        "a save of files stores the list of its files with this condition, so it fails",
+    [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores the list of its files with this condition, so it fails",
 };
 
 /* The meaning of a warning if another check found that no save is safe: without advice on how to save there. */
@@ -126,16 +119,15 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
   for (int i = 0; i < CLEAT__DOCTOR_UPLOADS; i++) {
     if (!doctor->upload_open[i])
       continue;
-    cleat_status status = cleat__store_multipart_abort(doctor->store, &doctor->uploads[i],
-                                                       cleat__call(doctor->cancel, &problem));
+    cleat_status status =
+        cleat__store_multipart_abort(doctor->store, &doctor->uploads[i], cleat__call(doctor->cancel, &problem));
     doctor->upload_open[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
   for (int i = 0; i < CLEAT__DOCTOR_OBJECTS; i++) {
     if (!doctor->made[i])
       continue;
-    cleat_status status =
-        cleat__store_remove(doctor->store, doctor->keys[i], cleat__call(doctor->cancel, &problem));
+    cleat_status status = cleat__store_remove(doctor->store, doctor->keys[i], cleat__call(doctor->cancel, &problem));
     doctor->made[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
@@ -143,15 +135,13 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
 }
 
 /* Counts the listed objects of the folder of the doctor; 0 if lists are not reliable. */
-static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
-                               struct cleat_error *err) {
+static cleat_status count_left(struct cleat__doctor *doctor, size_t *left, struct cleat_error *err) {
   struct cleat__list_page page = {0};
   char folder[sizeof doctor->folder + 1];
   cleat_status status = CLEAT_OK;
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
   if ((doctor->passed & BIT(LIST)) != 0)
-    status = cleat__store_list(doctor->store, folder, false, NULL, &page,
-                               cleat__call(doctor->cancel, err));
+    status = cleat__store_list(doctor->store, folder, false, NULL, &page, cleat__call(doctor->cancel, err));
   *left = page.count;
   cleat__list_page_clear(&page);
   return status;
@@ -171,8 +161,8 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
     cleat__doctor_fail(check, &err);
   else
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu objects are still there", left);
-  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s with another tool",
-           doctor->folder, doctor->store->display);
+  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s with another tool", doctor->folder,
+           doctor->store->display);
 }
 
 /* ---- running ---- */
@@ -184,8 +174,7 @@ static void name_objects(struct cleat__doctor *doctor) {
   for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
     snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
   for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)
-    snprintf(doctor->keys[CLEAT__DOCTOR_RACED + i], sizeof doctor->keys[0], "%s/race-%d",
-             doctor->folder, i + 1);
+    snprintf(doctor->keys[CLEAT__DOCTOR_RACED + i], sizeof doctor->keys[0], "%s/race-%d", doctor->folder, i + 1);
 }
 
 /* Makes random bytes for a file of two parts, the second one small. */
@@ -217,8 +206,7 @@ static const char *missing_need(const struct cleat__doctor *doctor, const struct
   return NULL;
 }
 
-static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
-                    struct cleat__doctor_report *report) {
+static void run_row(struct cleat__doctor *doctor, unsigned number, bool late, struct cleat__doctor_report *report) {
   const struct row *row = &ROWS[number];
   struct cleat__doctor_check *check = &report->checks[number];
   const char *need = missing_need(doctor, row);
@@ -239,8 +227,7 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
     if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
       doctor->passed |= 1u << number;
     else if (check->info.meaning[0] == '\0')
-      check->info.meaning =
-          check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
+      check->info.meaning = check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
   }
   report->safe = report->safe && !check->info.blocks;
   report->count = number + 1;

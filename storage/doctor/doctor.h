@@ -121,32 +121,29 @@ typedef void cleat__doctor_fn(struct cleat__doctor *doctor, struct cleat__doctor
 
 cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, cleat__doctor_access,
     cleat__doctor_addressing, cleat__doctor_durable; /* doctor/place.c */
-cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, cleat__doctor_list,
-    cleat__doctor_checksum, cleat__doctor_delete;                      /* doctor/objects.c */
-cleat__doctor_fn cleat__doctor_list_names, cleat__doctor_list_folders; /* doctor/lists.c */
-cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race,
-    cleat__doctor_if_match; /* doctor/writers.c */
-cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,
-    cleat__doctor_part_checksum, cleat__doctor_list_parts, cleat__doctor_abort,
-    cleat__doctor_abort_keeps; /* doctor/parts.c */
+cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, cleat__doctor_list, cleat__doctor_checksum,
+    cleat__doctor_delete;                                                               /* doctor/objects.c */
+cleat__doctor_fn cleat__doctor_list_names, cleat__doctor_list_folders;                  /* doctor/lists.c */
+cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race, cleat__doctor_if_match; /* doctor/writers.c */
+cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts, cleat__doctor_part_checksum,
+    cleat__doctor_list_parts, cleat__doctor_abort, cleat__doctor_abort_keeps; /* doctor/parts.c */
 
 /* ---- check.c: what the checks share ---- */
 
 /* Sets the result and the text of what was seen. */
-void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,
-                       const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Reports an operation that should have succeeded and did not. */
 void cleat__doctor_fail(struct cleat__doctor_check *check, const struct cleat_error *err);
 
 /* Puts `text` as object number `object`, and notes that the object may exist. */
 cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, const char *text,
-                                    enum cleat__put_condition condition, const char *etag,
-                                    struct cleat_error *err);
+                                    enum cleat__put_condition condition, const char *etag, struct cleat_error *err);
 
 /* Reads the object. *same tells whether it contains `text`. */
-cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
-                                   bool *same, struct cleat_error *err);
+cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text, bool *same,
+                                   struct cleat_error *err);
 
 /* Whether the result of a request with a wrong checksum means that it was refused because of the checksum. */
 bool cleat__doctor_is_refusal(cleat_status status, const struct cleat_error *err);

@@ -10,11 +10,9 @@
 /* Size of the range in the middle, and of the one beyond the end. */
 #define RANGE_BYTES 1000u
 
-static cleat_status put_bytes(struct cleat__doctor *doctor, int object, bool wrong_checksum,
-                              struct cleat_error *err) {
+static cleat_status put_bytes(struct cleat__doctor *doctor, int object, bool wrong_checksum, struct cleat_error *err) {
   struct cleat__span span = {doctor->bytes, CLEAT__DOCTOR_BYTES};
-  struct cleat__put_options options = {.crc32c = cleat__crc32c(0, span.base, span.length) ^
-                                                 (wrong_checksum ? 1u : 0u),
+  struct cleat__put_options options = {.crc32c = cleat__crc32c(0, span.base, span.length) ^ (wrong_checksum ? 1u : 0u),
                                        .wrong_checksum = wrong_checksum};
   doctor->made[object] = true;
   return cleat__store_put(doctor->store, doctor->keys[object], cleat__spans(&span, 1), &options,
@@ -25,8 +23,7 @@ void cleat__doctor_put(struct cleat__doctor *doctor, struct cleat__doctor_check 
   struct cleat_error err;
   cleat_status status = put_bytes(doctor, CLEAT__DOCTOR_WHOLE, false, &err);
   if (status == CLEAT_OK)
-    status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_NESTED, "nested", CLEAT__PUT_ALWAYS, NULL,
-                                    &err);
+    status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_NESTED, "nested", CLEAT__PUT_ALWAYS, NULL, &err);
   if (status == CLEAT_OK)
     cleat__doctor_say(check, CLEAT_CHECK_OK, "objects of %u and 6 bytes", CLEAT__DOCTOR_BYTES);
   else
@@ -38,18 +35,16 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
   struct cleat__object seen = {0};
   struct cleat_error err;
   struct cleat__small small = {0};
-  cleat_status status = cleat__store_get_small(doctor->store, key, 2u * CLEAT__DOCTOR_BYTES, &small,
-                                               cleat__call(doctor->cancel, &err));
+  cleat_status status =
+      cleat__store_get_small(doctor->store, key, 2u * CLEAT__DOCTOR_BYTES, &small, cleat__call(doctor->cancel, &err));
   if (status == CLEAT_OK)
     status = cleat__store_head(doctor->store, key, &seen, cleat__call(doctor->cancel, &err));
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (small.size != CLEAT__DOCTOR_BYTES || memcmp(small.bytes, doctor->bytes, small.size) != 0)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: GET returned other bytes than were stored",
-                      key);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: GET returned other bytes than were stored", key);
   else if (seen.size != small.size || strcmp(seen.etag, small.etag) != 0)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: HEAD and GET return different sizes or ETags",
-                      key);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: HEAD and GET return different sizes or ETags", key);
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "a stored object can be read at once");
   cleat__free(small.bytes);
@@ -57,11 +52,11 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
 
 /* ---- ranges ---- */
 
-static cleat_status get_range(struct cleat__doctor *doctor, uint64_t offset, char *bytes,
-                              uint32_t *crc32c, struct cleat_error *err) {
+static cleat_status get_range(struct cleat__doctor *doctor, uint64_t offset, char *bytes, uint32_t *crc32c,
+                              struct cleat_error *err) {
   struct cleat__span span = {bytes, RANGE_BYTES};
-  return cleat__store_get(doctor->store, doctor->keys[CLEAT__DOCTOR_WHOLE], offset,
-                          cleat__spans(&span, 1), crc32c, cleat__call(doctor->cancel, err));
+  return cleat__store_get(doctor->store, doctor->keys[CLEAT__DOCTOR_WHOLE], offset, cleat__spans(&span, 1), crc32c,
+                          cleat__call(doctor->cancel, err));
 }
 
 void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -74,8 +69,7 @@ void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_chec
     return;
   }
   if (memcmp(bytes, doctor->bytes + middle, sizeof bytes) != 0) {
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "GET returned other bytes than the requested range");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "GET returned other bytes than the requested range");
     return;
   }
   cleat_status across = get_range(doctor, near_end, bytes, &crc, &err);
@@ -92,13 +86,12 @@ void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_chec
 /* ---- lists ---- */
 
 /* Searches the keys that begin with `prefix` for an object, or with `delimited` for a common prefix. */
-static cleat_status find_listed(struct cleat__doctor *doctor, const char *prefix, bool delimited,
-                                const char *key, bool *found, uint64_t *size,
-                                struct cleat_error *err) {
+static cleat_status find_listed(struct cleat__doctor *doctor, const char *prefix, bool delimited, const char *key,
+                                bool *found, uint64_t *size, struct cleat_error *err) {
   struct cleat__list_page page = {0};
   *found = false;
-  cleat_status status = cleat__store_list(doctor->store, prefix, delimited, NULL, &page,
-                                          cleat__call(doctor->cancel, err));
+  cleat_status status =
+      cleat__store_list(doctor->store, prefix, delimited, NULL, &page, cleat__call(doctor->cancel, err));
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
     if (strcmp(page.entries[i].key, key) != 0)
       continue;
@@ -116,8 +109,7 @@ void cleat__doctor_list(struct cleat__doctor *doctor, struct cleat__doctor_check
   bool object = false, prefix = false;
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
   snprintf(below, sizeof below, "%s/folder/", doctor->folder);
-  cleat_status status =
-      find_listed(doctor, folder, false, doctor->keys[CLEAT__DOCTOR_WHOLE], &object, &size, &err);
+  cleat_status status = find_listed(doctor, folder, false, doctor->keys[CLEAT__DOCTOR_WHOLE], &object, &size, &err);
   if (status == CLEAT_OK)
     status = find_listed(doctor, folder, true, below, &prefix, &ignored, &err);
   if (status != CLEAT_OK)
@@ -125,9 +117,8 @@ void cleat__doctor_list(struct cleat__doctor *doctor, struct cleat__doctor_check
   else if (!object)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object that was just stored is not listed");
   else if (size != CLEAT__DOCTOR_BYTES)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "an object is listed with %llu bytes instead of %u", (unsigned long long)size,
-                      CLEAT__DOCTOR_BYTES);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object is listed with %llu bytes instead of %u",
+                      (unsigned long long)size, CLEAT__DOCTOR_BYTES);
   else if (!prefix)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "folders are not listed (delimiter)");
   else

@@ -21,13 +21,12 @@ static void contact(struct cleat__doctor *doctor) {
   int64_t begun = doctor->clock->monotonic_ms(doctor->clock->ctx);
   cleat__error_clear(&doctor->contact_error);
   if (store->ops->describe != NULL) {
-    doctor->contact = cleat__store_describe(store, key, &doctor->facts,
-                                            cleat__call(doctor->cancel, &doctor->contact_error));
+    doctor->contact =
+        cleat__store_describe(store, key, &doctor->facts, cleat__call(doctor->cancel, &doctor->contact_error));
   } else {
     snprintf(doctor->facts.place, sizeof doctor->facts.place, "%s", store->display);
     snprintf(doctor->facts.checksum, sizeof doctor->facts.checksum, "CRC-32C");
-    doctor->contact =
-        cleat__store_head(store, key, &object, cleat__call(doctor->cancel, &doctor->contact_error));
+    doctor->contact = cleat__store_head(store, key, &object, cleat__call(doctor->cancel, &doctor->contact_error));
     if (doctor->contact == CLEAT_NOT_FOUND)
       doctor->contact = CLEAT_OK;
   }
@@ -63,8 +62,8 @@ static bool is_answered(const struct cleat__doctor *doctor) {
 
 void cleat__doctor_reach(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   if (is_answered(doctor))
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "%s; the first answer took %lld ms",
-                      doctor->facts.place, (long long)doctor->contact_ms);
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "%s; the first answer took %lld ms", doctor->facts.place,
+                      (long long)doctor->contact_ms);
   else
     cleat__doctor_fail(check, &doctor->contact_error);
 }
@@ -80,8 +79,7 @@ void cleat__doctor_clock(struct cleat__doctor *doctor, struct cleat__doctor_chec
     cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's clock");
   else
     cleat__doctor_say(check, size < CLOCK_WRONG_S ? CLEAT_CHECK_OK : CLEAT_CHECK_FAILED,
-                      "the store's clock is %lld s %s of this machine's%s", size,
-                      offset > 0 ? "ahead" : "behind",
+                      "the store's clock is %lld s %s of this machine's%s", size, offset > 0 ? "ahead" : "behind",
                       size > CLOCK_REFUSED_S ? ", beyond what S3 allows" : "");
   if (check->info.result == CLEAT_CHECK_FAILED)
     snprintf(check->hint, sizeof check->hint, "synchronize the clocks with NTP");
@@ -89,8 +87,7 @@ void cleat__doctor_clock(struct cleat__doctor *doctor, struct cleat__doctor_chec
 
 void cleat__doctor_access(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   if (doctor->contact == CLEAT_OK) {
-    cleat__doctor_say(check, CLEAT_CHECK_OK,
-                      "%s may be read, and an absent object is reported as absent",
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "%s may be read, and an absent object is reported as absent",
                       doctor->store->display);
     return;
   }

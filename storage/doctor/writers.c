@@ -27,8 +27,7 @@ static void judge_second(struct cleat__doctor *doctor, struct cleat__doctor_chec
 void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   struct cleat_error err;
   bool first = false;
-  cleat_status status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "first",
-                                               CLEAT__PUT_CREATE_ONLY, NULL, &err);
+  cleat_status status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "first", CLEAT__PUT_CREATE_ONLY, NULL, &err);
   if (status != CLEAT_OK) {
     cleat__doctor_fail(check, &err);
     return;
@@ -38,8 +37,7 @@ void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__docto
                       "the store refuses If-None-Match: Cleat checks before each put instead");
     return;
   }
-  status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "second", CLEAT__PUT_CREATE_ONLY,
-                                  NULL, &err);
+  status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "second", CLEAT__PUT_CREATE_ONLY, NULL, &err);
   if (status == CLEAT_OK) {
     judge_second(doctor, check);
     return;
@@ -66,8 +64,8 @@ struct writer {
 
 static void write_once(void *ctx) {
   struct writer *writer = ctx;
-  writer->status = cleat__doctor_put_text(writer->doctor, writer->object, writer->text,
-                                          CLEAT__PUT_CREATE_ONLY, NULL, &writer->err);
+  writer->status =
+      cleat__doctor_put_text(writer->doctor, writer->object, writer->text, CLEAT__PUT_CREATE_ONLY, NULL, &writer->err);
 }
 
 /* The number of the winner. -1 if there is not exactly one, or after another failure; *check then says which. */
@@ -89,8 +87,7 @@ static int find_winner(const struct writer writers[2], struct cleat__doctor_chec
   if (won == 0)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "two concurrent writers were both refused");
   else
-    cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
-                      "two concurrent writers were both told that they created the object");
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "two concurrent writers were both told that they created the object");
   return -1;
 }
 
@@ -113,8 +110,7 @@ static bool race_once(struct cleat__doctor *doctor, int object, struct cleat__do
   if (cleat__doctor_is_text(doctor, object, writers[winner].text, &same, &err) != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (!same)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "of two concurrent writers, the refused one replaced the object");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "of two concurrent writers, the refused one replaced the object");
   return check->info.result == CLEAT_CHECK_OK;
 }
 
@@ -123,8 +119,7 @@ void cleat__doctor_race(struct cleat__doctor *doctor, struct cleat__doctor_check
     if (!race_once(doctor, CLEAT__DOCTOR_RACED + i, check))
       return;
   }
-  cleat__doctor_say(check, CLEAT_CHECK_OK,
-                    "two concurrent writers: exactly one won in each of %d rounds",
+  cleat__doctor_say(check, CLEAT_CHECK_OK, "two concurrent writers: exactly one won in each of %d rounds",
                     CLEAT__DOCTOR_ROUNDS);
 }
 
@@ -142,8 +137,8 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   bool kept = false;
   cleat_status status = switch_object(doctor, "old", NULL, &err);
   if (status == CLEAT_OK)
-    status = cleat__store_head(doctor->store, doctor->keys[CLEAT__DOCTOR_SWITCHED], &old,
-                               cleat__call(doctor->cancel, &err));
+    status =
+        cleat__store_head(doctor->store, doctor->keys[CLEAT__DOCTOR_SWITCHED], &old, cleat__call(doctor->cancel, &err));
   if (status == CLEAT_OK)
     status = switch_object(doctor, "new", old.etag, &err);
   if (status != CLEAT_OK) {

@@ -25,14 +25,11 @@ static const struct {
   const char *name;
   bool forgets;
 } file_systems[] = {
-    {EXT4_SUPER_MAGIC, "ext4", false},   {XFS_SUPER_MAGIC, "xfs", false},
-    {BTRFS_SUPER_MAGIC, "btrfs", false}, {F2FS_SUPER_MAGIC, "f2fs", false},
-    {MAGIC_ZFS, "zfs", false},           {OVERLAYFS_SUPER_MAGIC, "overlay", false},
-    {NFS_SUPER_MAGIC, "nfs", false},     {MAGIC_CIFS, "cifs", false},
-    {MAGIC_SMB2, "smb", false},          {CEPH_SUPER_MAGIC, "ceph", false},
-    {MAGIC_LUSTRE, "lustre", false},     {MAGIC_GPFS, "gpfs", false},
-    {FUSE_SUPER_MAGIC, "fuse", false},   {TMPFS_MAGIC, "tmpfs", true},
-    {RAMFS_MAGIC, "ramfs", true},
+    {EXT4_SUPER_MAGIC, "ext4", false}, {XFS_SUPER_MAGIC, "xfs", false}, {BTRFS_SUPER_MAGIC, "btrfs", false},
+    {F2FS_SUPER_MAGIC, "f2fs", false}, {MAGIC_ZFS, "zfs", false},       {OVERLAYFS_SUPER_MAGIC, "overlay", false},
+    {NFS_SUPER_MAGIC, "nfs", false},   {MAGIC_CIFS, "cifs", false},     {MAGIC_SMB2, "smb", false},
+    {CEPH_SUPER_MAGIC, "ceph", false}, {MAGIC_LUSTRE, "lustre", false}, {MAGIC_GPFS, "gpfs", false},
+    {FUSE_SUPER_MAGIC, "fuse", false}, {TMPFS_MAGIC, "tmpfs", true},    {RAMFS_MAGIC, "ramfs", true},
 };
 
 /* Removes the last segment; "/" stays "/". */
@@ -103,8 +100,7 @@ static void find_nfs(dev_t device, char *name, size_t size) {
   (void)fclose(table);
 }
 
-static void tell_file_system(const struct statfs *info, char *name, size_t size,
-                             struct cleat__store_facts *facts) {
+static void tell_file_system(const struct statfs *info, char *name, size_t size, struct cleat__store_facts *facts) {
   for (size_t i = 0; i < sizeof file_systems / sizeof file_systems[0]; i++) {
     if (file_systems[i].magic != (uint32_t)info->f_type)
       continue;
@@ -115,8 +111,8 @@ static void tell_file_system(const struct statfs *info, char *name, size_t size,
   snprintf(name, size, "file system 0x%x", (unsigned)info->f_type);
 }
 
-cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
-                                  struct cleat__store_facts *facts, struct cleat__call call) {
+cleat_status cleat__file_describe(struct cleat__store *store, const char *key, struct cleat__store_facts *facts,
+                                  struct cleat__call call) {
   const struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__object object;
   struct statfs info;
@@ -130,8 +126,7 @@ cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
   tell_file_system(&info, name, sizeof name, facts);
   if (info.f_type == NFS_SUPER_MAGIC)
     find_nfs(device, name, sizeof name);
-  snprintf(facts->place, sizeof facts->place, "%.300s on %s%s",
-           files->root[0] == '\0' ? "/" : files->root, name,
+  snprintf(facts->place, sizeof facts->place, "%.300s on %s%s", files->root[0] == '\0' ? "/" : files->root, name,
            there ? "" : "; the folder does not exist yet and is made now");
   snprintf(facts->checksum, sizeof facts->checksum, "CRC-32C");
   cleat_status status = cleat__store_head(store, key, &object, call);

@@ -37,8 +37,7 @@ static struct cleat__file_store *file_store(struct cleat__store *store) {
 /* ---- Writing ---- */
 
 /* Writes the body to the hidden file, compares it with the given checksum, syncs and closes. */
-static int write_and_close(int fd, struct cleat__spans body, uint32_t announced,
-                           const atomic_bool *cancel) {
+static int write_and_close(int fd, struct cleat__spans body, uint32_t announced, const atomic_bool *cancel) {
   uint32_t crc = 0;
   int failure = cleat__file_write(fd, 0, body, cancel, &crc);
   if (failure == 0 && crc != announced)
@@ -57,8 +56,7 @@ static cleat_status file_put(struct cleat__store *store, const char *key, struct
   char hidden[] = CLEAT__FILE_PUT_PREFIX "0123456789abcdef";
   int fd = -1;
   if (cleat__random_hex(8, hidden + strlen(hidden) - 16) != CLEAT_OK)
-    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
-                            key);
+    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes", key);
   cleat_status status = cleat__file_place_create(files, key, hidden, &place, &fd, call.err);
   if (status != CLEAT_OK)
     return status;
@@ -81,15 +79,14 @@ static cleat_status file_put(struct cleat__store *store, const char *key, struct
 
 /* Opens the file of the name. NFS gets the state of a file from the server when it is opened, so the file is
  * examined only after that. Returns 0 or an errno value. */
-static int open_name(const struct cleat__file_store *files, const struct cleat__file_place *place,
-                     int *fd, struct stat *info, const atomic_bool *cancel) {
+static int open_name(const struct cleat__file_store *files, const struct cleat__file_place *place, int *fd,
+                     struct stat *info, const atomic_bool *cancel) {
   unsigned absent = 0;
   int found = -1;
   do {
     /* O_NONBLOCK: a FIFO in the folder must not block. */
     found = openat(place->folder, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  } while (found < 0 && errno == ENOENT &&
-           cleat__file_may_reappear(files, place->folder, &absent, cancel));
+  } while (found < 0 && errno == ENOENT && cleat__file_may_reappear(files, place->folder, &absent, cancel));
   if (found < 0)
     return errno;
   if (fstat(found, info) != 0) {
@@ -102,8 +99,8 @@ static int open_name(const struct cleat__file_store *files, const struct cleat__
 }
 
 /* Opens the object of `key`, a regular file. NOT_FOUND if there is none. */
-static cleat_status open_object(const struct cleat__file_store *files, const char *key, int *fd,
-                                struct stat *info, struct cleat__call call) {
+static cleat_status open_object(const struct cleat__file_store *files, const char *key, int *fd, struct stat *info,
+                                struct cleat__call call) {
   struct cleat__file_place place;
   int found = -1;
   int failure = ESTALE;
@@ -123,8 +120,7 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
   if (failure == 0)
     close(found);
   if (failure == 0 || failure == ELOOP)
-    return cleat__error_set(call.err, CLEAT_NOT_FOUND, "%s/%s is not a regular file", files->root,
-                            key);
+    return cleat__error_set(call.err, CLEAT_NOT_FOUND, "%s/%s is not a regular file", files->root, key);
   return cleat__file_fail(files, failure, "read", key, call.err);
 }
 
@@ -144,8 +140,8 @@ static int read_exactly(int fd, uint64_t offset, char *to, size_t size) {
 }
 
 /* Fills one span. If it has no base, reads and discards its bytes through `scratch`. */
-static int read_span(int fd, uint64_t offset, const struct cleat__span *span, char *scratch,
-                     const atomic_bool *cancel, uint32_t *crc) {
+static int read_span(int fd, uint64_t offset, const struct cleat__span *span, char *scratch, const atomic_bool *cancel,
+                     uint32_t *crc) {
   size_t chunk_bytes = span->base == NULL ? SCRATCH_BYTES : READ_CHUNK_BYTES;
   for (size_t done = 0; done < span->length;) {
     size_t chunk = span->length - done < chunk_bytes ? span->length - done : chunk_bytes;
@@ -161,8 +157,8 @@ static int read_span(int fd, uint64_t offset, const struct cleat__span *span, ch
   return 0;
 }
 
-static int read_spans(int fd, uint64_t offset, struct cleat__spans spans, char *scratch,
-                      const atomic_bool *cancel, uint32_t *crc) {
+static int read_spans(int fd, uint64_t offset, struct cleat__spans spans, char *scratch, const atomic_bool *cancel,
+                      uint32_t *crc) {
   *crc = 0;
   for (size_t i = 0; i < spans.count; i++) {
     int failure = read_span(fd, offset, &spans.items[i], scratch, cancel, crc);
@@ -180,10 +176,9 @@ static bool has_gap(struct cleat__spans spans) {
   return false;
 }
 
-static cleat_status too_short(const struct cleat__file_store *files, const char *key, uint64_t size,
-                              uint64_t wanted, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_INTEGRITY,
-                          "%s/%s is too short: it has %llu bytes where %llu are needed",
+static cleat_status too_short(const struct cleat__file_store *files, const char *key, uint64_t size, uint64_t wanted,
+                              struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_INTEGRITY, "%s/%s is too short: it has %llu bytes where %llu are needed",
                           files->root, key, (unsigned long long)size, (unsigned long long)wanted);
 }
 
@@ -193,9 +188,8 @@ struct opened {
   uint64_t size;
 };
 
-static cleat_status read_object(const struct cleat__file_store *files, const struct opened *object,
-                                uint64_t offset, struct cleat__spans into, uint32_t *crc32c,
-                                struct cleat__call call) {
+static cleat_status read_object(const struct cleat__file_store *files, const struct opened *object, uint64_t offset,
+                                struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
   uint64_t length = cleat__spans_length(into);
   uint32_t crc = 0;
   char *scratch = NULL;
@@ -229,8 +223,8 @@ static bool is_gone(cleat_status status, const struct cleat_error *err, int *tri
   return status != CLEAT_OK && err->os_errno == ESTALE && ++*tries < CLEAT__FILE_VANISH_TRIES;
 }
 
-static cleat_status file_get(struct cleat__store *store, const char *key, uint64_t offset,
-                             struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
+static cleat_status file_get(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                             uint32_t *crc32c, struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
   cleat_status status = CLEAT_OK;
@@ -253,12 +247,12 @@ static void describe(const struct stat *info, struct cleat__object *object) {
 }
 
 /* Reads a whole open file of at most `cap` bytes, and adds a NUL. */
-static cleat_status read_small(const struct cleat__file_store *files, const struct opened *object,
-                               size_t cap, struct cleat__small *small, struct cleat__call call) {
+static cleat_status read_small(const struct cleat__file_store *files, const struct opened *object, size_t cap,
+                               struct cleat__small *small, struct cleat__call call) {
   uint32_t crc = 0;
   if (object->size > cap)
-    return cleat__error_set(call.err, CLEAT_LIMIT, "%s/%s has %llu bytes; the limit here is %zu",
-                            files->root, object->key, (unsigned long long)object->size, cap);
+    return cleat__error_set(call.err, CLEAT_LIMIT, "%s/%s has %llu bytes; the limit here is %zu", files->root,
+                            object->key, (unsigned long long)object->size, cap);
   char *text = cleat__alloc((size_t)object->size + 1);
   if (text == NULL)
     return cleat__error_no_memory(call.err, "reading a file");
@@ -274,8 +268,8 @@ static cleat_status read_small(const struct cleat__file_store *files, const stru
   return CLEAT_OK;
 }
 
-static cleat_status file_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                   struct cleat__small *small, struct cleat__call call) {
+static cleat_status file_get_small(struct cleat__store *store, const char *key, size_t cap, struct cleat__small *small,
+                                   struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
   cleat_status status = CLEAT_OK;
@@ -294,8 +288,8 @@ static cleat_status file_get_small(struct cleat__store *store, const char *key, 
   return status;
 }
 
-static cleat_status file_head(struct cleat__store *store, const char *key,
-                              struct cleat__object *object, struct cleat__call call) {
+static cleat_status file_head(struct cleat__store *store, const char *key, struct cleat__object *object,
+                              struct cleat__call call) {
   struct stat info;
   int fd = -1;
   cleat_status status = open_object(file_store(store), key, &fd, &info, call);
@@ -308,8 +302,7 @@ static cleat_status file_head(struct cleat__store *store, const char *key,
 
 /* ---- Removing ---- */
 
-static cleat_status file_remove(struct cleat__store *store, const char *key,
-                                struct cleat__call call) {
+static cleat_status file_remove(struct cleat__store *store, const char *key, struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct cleat__file_place place;
   int failure = ESTALE;
@@ -390,8 +383,7 @@ static cleat_status parse_root(const char *location, char **root, struct cleat_e
     return cleat__error_no_memory(err, "the store's URL");
   if (!percent_decode(decoded)) {
     cleat__free(decoded);
-    cleat__error_set(err, CLEAT_INVALID, "file://%.200s has a '%%' without two hex digits, or %%00",
-                     location);
+    cleat__error_set(err, CLEAT_INVALID, "file://%.200s has a '%%' without two hex digits, or %%00", location);
     cleat__error_hint(err, "write a '%%' of the path as %%25");
     return CLEAT_INVALID;
   }

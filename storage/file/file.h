@@ -31,8 +31,7 @@
  * folder. */
 #define CLEAT__FILE_PUT_PREFIX CLEAT__RESERVED_PREFIX "put-"
 #define CLEAT__FILE_LOCK_NAME CLEAT__RESERVED_PREFIX "lock"
-#define CLEAT__FILE_HIDDEN_MAX \
-  (sizeof CLEAT__FILE_UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
+#define CLEAT__FILE_HIDDEN_MAX (sizeof CLEAT__FILE_UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
 
 /* An upload that this process began, with its file kept open; see file/multipart.c. */
 struct cleat__file_pin {
@@ -63,13 +62,12 @@ struct cleat__file_place {
 
 /* Sets an error from an errno value: "cannot <verb> <path of key>: <reason>", and a hint. ECANCELED becomes
  * CANCELLED, ETIMEDOUT becomes TIMEOUT. `key` NULL: the root folder. */
-cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errno, const char *verb,
-                              const char *key, struct cleat_error *err);
+cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errno, const char *verb, const char *key,
+                              struct cleat_error *err);
 #define cleat__file_fail(...) cleat__error_failed((cleat__file_fail)(__VA_ARGS__))
 
 /* Fails with INTEGRITY: the written bytes do not have the checksum that was given. */
-cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
-                                 struct cleat_error *err);
+cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key, struct cleat_error *err);
 
 /* How often an operation tries again when a file or folder vanishes. Each time, another process removed it at that
  * moment. */
@@ -77,16 +75,14 @@ cleat_status cleat__file_changed(const struct cleat__file_store *store, const ch
 
 /* Opens the folder of `key` (close with cleat__file_place_close). With `create`, makes missing folders, also the
  * root. Otherwise a missing folder is NOT_FOUND. `verb` is for the message. */
-cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key,
-                                    bool create, const char *verb, struct cleat__file_place *place,
-                                    struct cleat_error *err);
+cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key, bool create,
+                                    const char *verb, struct cleat__file_place *place, struct cleat_error *err);
 void cleat__file_place_close(struct cleat__file_place *place);
 
 /* Makes the new hidden file `hidden` in the folder of `key`, and missing folders. On success the caller owns *place
  * and *fd. */
-cleat_status cleat__file_place_create(const struct cleat__file_store *store, const char *key,
-                                      const char *hidden, struct cleat__file_place *place, int *fd,
-                                      struct cleat_error *err);
+cleat_status cleat__file_place_create(const struct cleat__file_store *store, const char *key, const char *hidden,
+                                      struct cleat__file_place *place, int *fd, struct cleat_error *err);
 
 /* Removes the folders of `key` that are empty now, innermost first, but not the root. Errors are ignored. */
 void cleat__file_remove_empty(const struct cleat__file_store *store, const char *key);
@@ -94,14 +90,13 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
 /* ---- file/write.c ---- */
 
 /* Writes all spans at `offset`. *crc32c is the CRC-32C of the bytes. Returns 0 or an errno value. */
-int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel,
-                      uint32_t *crc32c);
+int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel, uint32_t *crc32c);
 
 /* Does the same with the bytes that `feed` reads. Returns 0, an errno value, or CLEAT__FILE_FEED_FAILED: the feed
  * failed and has filled *err. */
 #define CLEAT__FILE_FEED_FAILED (-1)
-int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
-                           uint32_t *crc32c, struct cleat__call call);
+int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed, uint32_t *crc32c,
+                           struct cleat__call call);
 
 /* Makes the opaque ETag of one state of one file. */
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
@@ -160,48 +155,40 @@ bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder,
 
 /* ---- file/list.c, file/multipart.c: operations of the table ---- */
 
-cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
-                              const char *after, struct cleat__list_page *page,
-                              struct cleat__call call);
+cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                              struct cleat__list_page *page, struct cleat__call call);
 cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                           const char *content_type, struct cleat__call call);
-cleat_status cleat__file_multipart_part(struct cleat__store *store,
-                                        const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
                                         struct cleat__spans body, struct cleat__stored_part *part,
                                         struct cleat__call call);
-cleat_status cleat__file_multipart_feed(struct cleat__store *store,
-                                        const struct cleat__upload *upload,
-                                        const struct cleat__feed *feed,
-                                        struct cleat__stored_part *part, struct cleat__call call);
-cleat_status cleat__file_multipart_complete(struct cleat__store *store,
-                                            const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                        const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                        struct cleat__call call);
+cleat_status cleat__file_multipart_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                             const struct cleat__stored_part *parts, size_t count,
                                             struct cleat__call call);
-cleat_status cleat__file_multipart_abort(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                          struct cleat__call call);
-cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
-                                              const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
                                               struct cleat__stored_part **parts, size_t *count,
                                               struct cleat__call call);
 
 /* The describe of the table, in file/facts.c. */
-cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
-                                  struct cleat__store_facts *facts, struct cleat__call call);
+cleat_status cleat__file_describe(struct cleat__store *store, const char *key, struct cleat__store_facts *facts,
+                                  struct cleat__call call);
 
 /* Of file/uploads.c. */
-cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix,
-                                        const char *after, struct cleat__upload_page *page,
-                                        struct cleat__call call);
-cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix, const char *after,
+                                        struct cleat__upload_page *page, struct cleat__call call);
+cleat_status cleat__file_multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
                                          struct cleat__call call);
 
 /* Of file/sweep.c. */
-cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id,
-                                        bool *held, uint64_t *bytes, struct cleat_error *err);
-cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
-                               bool dry_run, struct cleat__swept *found, struct cleat__call call);
+cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id, bool *held,
+                                        uint64_t *bytes, struct cleat_error *err);
+cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s, bool dry_run,
+                               struct cleat__swept *found, struct cleat__call call);
 
 /* Keeps `fd` for the upload, and owns it on success. False: no free entry, or no memory. */
 bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd);
@@ -224,10 +211,8 @@ int cleat__file_journal_drop(int folder, const char *name, uint32_t number);
 bool cleat__file_journal_object(int folder, const char *name, char object[NAME_MAX + 1]);
 
 /* Opens the journal for reading. If there is none, *fd is -1 and there are no slots. */
-cleat_status cleat__file_journal_open(const struct cleat__file_store *files,
-                                      const struct cleat__upload *upload, int folder,
-                                      const char *name, int *fd, uint32_t *slots,
-                                      struct cleat_error *err);
+cleat_status cleat__file_journal_open(const struct cleat__file_store *files, const struct cleat__upload *upload,
+                                      int folder, const char *name, int *fd, uint32_t *slots, struct cleat_error *err);
 
 /* Whether slot `number` holds a valid record of a part of this upload. */
 bool cleat__file_journal_read(int journal, const struct cleat__upload *upload, uint32_t number,

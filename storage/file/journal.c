@@ -100,8 +100,7 @@ bool cleat__file_journal_object(int folder, const char *name, char object[NAME_M
 }
 
 int cleat__file_journal_note(int folder, const char *name, const struct cleat__stored_part *part) {
-  struct record record = {
-      .magic = RECORD_MAGIC, .number = part->number, .size = part->size, .crc32c = part->crc32c};
+  struct record record = {.magic = RECORD_MAGIC, .number = part->number, .size = part->size, .crc32c = part->crc32c};
   record.check = record_check(&record);
   return journal_write(folder, name, &record, sizeof record, record_place(part->number));
 }
@@ -116,19 +115,17 @@ bool cleat__file_journal_read(int journal, const struct cleat__upload *upload, u
   struct record record;
   if (pread(journal, &record, sizeof record, record_place(number)) != (ssize_t)sizeof record)
     return false;
-  if (record.magic != RECORD_MAGIC || record.number != number ||
-      record.check != record_check(&record) || record.size != cleat__file_part_size(upload, number))
+  if (record.magic != RECORD_MAGIC || record.number != number || record.check != record_check(&record) ||
+      record.size != cleat__file_part_size(upload, number))
     return false;
-  *part = (struct cleat__stored_part){
-      .number = number, .size = record.size, .crc32c = record.crc32c, .has_crc32c = true};
+  *part =
+      (struct cleat__stored_part){.number = number, .size = record.size, .crc32c = record.crc32c, .has_crc32c = true};
   cleat__file_part_etag(record.crc32c, part->etag);
   return true;
 }
 
-cleat_status cleat__file_journal_open(const struct cleat__file_store *files,
-                                      const struct cleat__upload *upload, int folder,
-                                      const char *name, int *fd, uint32_t *slots,
-                                      struct cleat_error *err) {
+cleat_status cleat__file_journal_open(const struct cleat__file_store *files, const struct cleat__upload *upload,
+                                      int folder, const char *name, int *fd, uint32_t *slots, struct cleat_error *err) {
   struct stat info = {0};
   int journal = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   int failure = journal < 0 || fstat(journal, &info) != 0 ? errno : 0;
@@ -136,9 +133,8 @@ cleat_status cleat__file_journal_open(const struct cleat__file_store *files,
     close(journal);
   if (failure != 0 && failure != ENOENT)
     return cleat__file_fail(files, failure, "read the parts of", upload->key, err);
-  uint64_t bytes = failure == 0 && (size_t)info.st_size > sizeof(struct header)
-                       ? (uint64_t)info.st_size - sizeof(struct header)
-                       : 0;
+  uint64_t bytes =
+      failure == 0 && (size_t)info.st_size > sizeof(struct header) ? (uint64_t)info.st_size - sizeof(struct header) : 0;
   uint64_t count = bytes / sizeof(struct record);
   *fd = failure == 0 ? journal : -1;
   *slots = count > files->base.max_parts ? files->base.max_parts : (uint32_t)count;

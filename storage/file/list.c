@@ -66,8 +66,7 @@ static int kind_of(int folder, const struct dirent *entry) {
   if (entry->d_type == DT_REG)
     return 0;
   /* Some file systems do not return the type. */
-  if (entry->d_type != DT_UNKNOWN ||
-      fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+  if (entry->d_type != DT_UNKNOWN || fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return -1;
   return S_ISDIR(info.st_mode) ? 1 : S_ISREG(info.st_mode) ? 0 : -1;
 }
@@ -78,8 +77,7 @@ static cleat_status add_name(struct walk *walk, struct names *names, int folder,
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", entry->d_name);
   /* These are not valid keys either: "." and "..", unfinished writes, removed files, and names that were cut above
    * because they are too long. */
-  if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL ||
-      cleat__file_is_silly(entry->d_name))
+  if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL || cleat__file_is_silly(entry->d_name))
     return CLEAT_OK;
   if (kind == 1)
     snprintf(walk->key + length + (size_t)used, 2, "/");
@@ -144,8 +142,8 @@ static cleat_status emit(struct walk *walk, uint64_t size, int64_t modified_s, b
   char *key = cleat__strdup(walk->key);
   if (key == NULL)
     return cleat__error_no_memory(walk->err, "a list");
-  page->entries[page->count++] = (struct cleat__list_entry){
-      .key = key, .size = size, .is_prefix = is_prefix, .modified_s = modified_s};
+  page->entries[page->count++] =
+      (struct cleat__list_entry){.key = key, .size = size, .is_prefix = is_prefix, .modified_s = modified_s};
   return CLEAT_OK;
 }
 
@@ -202,9 +200,8 @@ static cleat_status walk_folder(struct walk *walk, int fd, size_t length) {
   return status;
 }
 
-cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
-                              const char *after, struct cleat__list_page *page,
-                              struct cleat__call call) {
+cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                              struct cleat__list_page *page, struct cleat__call call) {
   struct cleat__list_page found = {0};
   struct walk walk = {.store = (struct cleat__file_store *)store,
                       .prefix = prefix,

@@ -36,8 +36,7 @@
 #define PINS_MAX 128
 
 static cleat_status no_such_upload(const struct cleat__upload *upload, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id,
-                          upload->key);
+  return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id, upload->key);
 }
 
 /* Makes the names of the two files. False: the id is not one of this store. */
@@ -126,9 +125,8 @@ struct open_upload {
 };
 
 /* Opens the file of the upload. NOT_FOUND if it is gone. Close with close_upload. */
-static cleat_status open_upload(struct cleat__file_store *store, const struct cleat__upload *upload,
-                                const char *verb, struct open_upload *open,
-                                struct cleat_error *err) {
+static cleat_status open_upload(struct cleat__file_store *store, const struct cleat__upload *upload, const char *verb,
+                                struct open_upload *open, struct cleat_error *err) {
   if (!hidden_names(upload, open->data, open->journal))
     return no_such_upload(upload, err);
   cleat_status status = cleat__file_place_open(store, upload->key, false, verb, &open->place, err);
@@ -147,9 +145,8 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   bool adopted = open->fd >= 0;
   if (adopted)
     (void)cleat__file_lock_close(open->fd);
-  status = adopted || errno == ENOENT || errno == ESTALE
-               ? no_such_upload(upload, err)
-               : cleat__file_fail(store, errno, verb, upload->key, err);
+  status = adopted || errno == ENOENT || errno == ESTALE ? no_such_upload(upload, err)
+                                                         : cleat__file_fail(store, errno, verb, upload->key, err);
   cleat__file_place_close(&open->place);
   return status;
 }
@@ -181,8 +178,7 @@ static int reserve(int fd, uint64_t size) {
 }
 
 /* Makes the file of the upload, locks it and keeps it open. Returns 0 or an errno value. */
-static int make_data(struct cleat__file_store *files, int folder, const char *hidden,
-                     const char *id, uint64_t size) {
+static int make_data(struct cleat__file_store *files, int folder, const char *hidden, const char *id, uint64_t size) {
   int fd = cleat__file_lock_open(folder, hidden, O_RDWR | O_CREAT | O_EXCL);
   if (fd < 0)
     return errno;
@@ -209,15 +205,13 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
   int fd = -1;
   (void)content_type;
   if (upload->part_bytes == 0 || cleat__file_part_count(upload) > store->max_parts)
-    return cleat__error_set(call.err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts",
-                            upload->key, store->max_parts);
+    return cleat__error_set(call.err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts", upload->key,
+                            store->max_parts);
   if (cleat__random_hex(CLEAT__FILE_UPLOAD_ID_BYTES, id) != CLEAT_OK)
-    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
-                            upload->key);
+    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes", upload->key);
   snprintf(hidden, sizeof hidden, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
   snprintf(journal, sizeof journal, "%s.parts", hidden);
-  cleat_status status =
-      cleat__file_place_create(files, upload->key, journal, &place, &fd, call.err);
+  cleat_status status = cleat__file_place_create(files, upload->key, journal, &place, &fd, call.err);
   if (status != CLEAT_OK)
     return status;
   int failure = cleat__file_journal_begin(fd, place.name);
@@ -240,14 +234,12 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
 
 /* ---- Part ---- */
 
-static cleat_status check_part(const struct cleat__upload *upload,
-                               const struct cleat__stored_part *part, uint64_t body_bytes,
-                               struct cleat_error *err) {
+static cleat_status check_part(const struct cleat__upload *upload, const struct cleat__stored_part *part,
+                               uint64_t body_bytes, struct cleat_error *err) {
   uint64_t size = cleat__file_part_size(upload, part->number);
   if (size != 0 && part->size == size && body_bytes == size)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_INVALID,
-                          "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
+  return cleat__error_set(err, CLEAT_INVALID, "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
                           part->number, upload->key, body_bytes, size);
 }
 
@@ -284,8 +276,7 @@ static cleat_status end_part(struct cleat__file_store *files, const struct cleat
   return CLEAT_OK;
 }
 
-cleat_status cleat__file_multipart_part(struct cleat__store *store,
-                                        const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
                                         struct cleat__spans body, struct cleat__stored_part *part,
                                         struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
@@ -296,17 +287,15 @@ cleat_status cleat__file_multipart_part(struct cleat__store *store,
     status = open_upload(files, upload, "write", &open, call.err);
   if (status != CLEAT_OK)
     return status;
-  int failure =
-      cleat__file_write(open.fd, (part->number - 1) * upload->part_bytes, body, call.cancel, &crc);
+  int failure = cleat__file_write(open.fd, (part->number - 1) * upload->part_bytes, body, call.cancel, &crc);
   if (failure == 0)
     failure = note_part(&open, upload, part, crc);
   return end_part(files, upload, &open, failure, part, call.err);
 }
 
-cleat_status cleat__file_multipart_feed(struct cleat__store *store,
-                                        const struct cleat__upload *upload,
-                                        const struct cleat__feed *feed,
-                                        struct cleat__stored_part *part, struct cleat__call call) {
+cleat_status cleat__file_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                        const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                        struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
   uint32_t crc = 0;
@@ -315,8 +304,7 @@ cleat_status cleat__file_multipart_feed(struct cleat__store *store,
     status = open_upload(files, upload, "write", &open, call.err);
   if (status != CLEAT_OK)
     return status;
-  int failure =
-      cleat__file_write_feed(open.fd, (part->number - 1) * upload->part_bytes, feed, &crc, call);
+  int failure = cleat__file_write_feed(open.fd, (part->number - 1) * upload->part_bytes, feed, &crc, call);
   if (failure == 0)
     failure = note_part(&open, upload, part, crc);
   return end_part(files, upload, &open, failure, part, call.err);
@@ -324,8 +312,7 @@ cleat_status cleat__file_multipart_feed(struct cleat__store *store,
 
 /* ---- List parts ---- */
 
-cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
-                                              const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
                                               struct cleat__stored_part **parts, size_t *count,
                                               struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
@@ -337,8 +324,7 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
   cleat_status status = open_upload(files, upload, "read the parts of", &open, call.err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__file_journal_open(files, upload, open.place.folder, open.journal, &journal,
-                                    &slots, call.err);
+  status = cleat__file_journal_open(files, upload, open.place.folder, open.journal, &journal, &slots, call.err);
   if (status == CLEAT_OK) {
     found = cleat__calloc(slots, sizeof *found);
     if (found == NULL)
@@ -360,25 +346,21 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
 /* ---- Complete and abort ---- */
 
 /* Checks that the parts of the caller are complete and match the records of the journal. */
-static cleat_status check_parts(const struct cleat__file_store *files,
-                                const struct cleat__upload *upload, const struct open_upload *open,
-                                const struct cleat__stored_part *parts, size_t count,
+static cleat_status check_parts(const struct cleat__file_store *files, const struct cleat__upload *upload,
+                                const struct open_upload *open, const struct cleat__stored_part *parts, size_t count,
                                 struct cleat_error *err) {
   struct cleat__stored_part stored;
   uint32_t slots = 0;
   int journal = -1;
   if (upload->part_bytes == 0 || count != cleat__file_part_count(upload))
-    return cleat__error_set(err, CLEAT_INVALID, "%s cannot be completed of %zu parts", upload->key,
-                            count);
-  cleat_status status = cleat__file_journal_open(files, upload, open->place.folder, open->journal,
-                                                 &journal, &slots, err);
+    return cleat__error_set(err, CLEAT_INVALID, "%s cannot be completed of %zu parts", upload->key, count);
+  cleat_status status =
+      cleat__file_journal_open(files, upload, open->place.folder, open->journal, &journal, &slots, err);
   for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
     uint32_t number = (uint32_t)i + 1;
-    if (parts[i].number != number || number > slots ||
-        !cleat__file_journal_read(journal, upload, number, &stored) ||
+    if (parts[i].number != number || number > slots || !cleat__file_journal_read(journal, upload, number, &stored) ||
         parts[i].size != stored.size || (parts[i].has_crc32c && parts[i].crc32c != stored.crc32c))
-      status = cleat__error_set(err, CLEAT_INTEGRITY,
-                                "%s cannot be completed: part %" PRIu32 " was not stored",
+      status = cleat__error_set(err, CLEAT_INTEGRITY, "%s cannot be completed: part %" PRIu32 " was not stored",
                                 upload->key, number);
   }
   if (journal >= 0)
@@ -387,32 +369,29 @@ static cleat_status check_parts(const struct cleat__file_store *files,
 }
 
 /* Syncs the bytes and gives the file its final name. */
-static cleat_status finish(const struct cleat__file_store *files,
-                           const struct cleat__upload *upload, const struct open_upload *open,
-                           struct cleat__call call) {
+static cleat_status finish(const struct cleat__file_store *files, const struct cleat__upload *upload,
+                           const struct open_upload *open, struct cleat__call call) {
   struct stat info;
   int failure = fstat(open->fd, &info) == 0 ? 0 : errno;
   if (failure == 0 && (uint64_t)info.st_size != upload->size)
-    return cleat__error_set(call.err, CLEAT_INTEGRITY,
-                            "%s cannot be completed: its size was changed", upload->key);
+    return cleat__error_set(call.err, CLEAT_INTEGRITY, "%s cannot be completed: its size was changed", upload->key);
   if (failure == 0)
     failure = cleat__sync_file(open->fd);
   if (failure != 0)
     return cleat__file_fail(files, failure, "make durable", upload->key, call.err);
   static const struct cleat__put_options create_only = {.condition = CLEAT__PUT_CREATE_ONLY};
-  return cleat__file_publish(files, upload->key, &open->place, open->data,
-                             upload->create_only ? &create_only : NULL, call);
+  return cleat__file_publish(files, upload->key, &open->place, open->data, upload->create_only ? &create_only : NULL,
+                             call);
 }
 
 /* Called when the upload is gone. An earlier complete may have succeeded, in another process, or with a lost reply.
  * It may have failed only in its last step, the sync of the folder. So that sync is repeated here. */
-static cleat_status settle_lost_reply(struct cleat__file_store *files,
-                                      const struct cleat__upload *upload, struct cleat__call call) {
+static cleat_status settle_lost_reply(struct cleat__file_store *files, const struct cleat__upload *upload,
+                                      struct cleat__call call) {
   struct cleat__object object;
   struct cleat_error ignored;
   struct cleat__file_place place;
-  cleat_status status =
-      cleat__store_head(&files->base, upload->key, &object, cleat__call(call.cancel, &ignored));
+  cleat_status status = cleat__store_head(&files->base, upload->key, &object, cleat__call(call.cancel, &ignored));
   if (status != CLEAT_OK || object.size != upload->size)
     return no_such_upload(upload, call.err);
   if (upload->create_only)
@@ -433,8 +412,7 @@ static bool is_pending(const struct open_upload *open) {
   return cleat__file_stat(open->place.folder, open->data, &info) == 0;
 }
 
-cleat_status cleat__file_multipart_complete(struct cleat__store *store,
-                                            const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                             const struct cleat__stored_part *parts, size_t count,
                                             struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
@@ -459,8 +437,7 @@ cleat_status cleat__file_multipart_complete(struct cleat__store *store,
   return status;
 }
 
-cleat_status cleat__file_multipart_abort(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                          struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
@@ -469,8 +446,7 @@ cleat_status cleat__file_multipart_abort(struct cleat__store *store,
   if (!hidden_names(upload, data, journal))
     return CLEAT_OK;
   unpin(files, upload->id);
-  cleat_status status =
-      cleat__file_place_open(files, upload->key, false, "abort", &place, call.err);
+  cleat_status status = cleat__file_place_open(files, upload->key, false, "abort", &place, call.err);
   if (status == CLEAT_NOT_FOUND)
     return CLEAT_OK;
   if (status != CLEAT_OK)

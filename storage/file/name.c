@@ -54,8 +54,7 @@ int cleat__file_stat(int folder, const char *name, struct stat *info) {
 
 bool cleat__file_is_same(int folder, const char *name, const struct stat *file) {
   struct stat info;
-  return cleat__file_stat(folder, name, &info) == 0 && info.st_ino == file->st_ino &&
-         info.st_dev == file->st_dev;
+  return cleat__file_stat(folder, name, &info) == 0 && info.st_ino == file->st_ino && info.st_dev == file->st_dev;
 }
 
 bool cleat__file_is_silly(const char *name) {

@@ -20,12 +20,10 @@ static void add_hint(struct cleat_error *err) {
   switch (err->os_errno) {
   case ENOSPC:
   case EDQUOT:
-    cleat__error_hint(err,
-                      "free some space there, or remove old checkpoints; earlier saves are intact");
+    cleat__error_hint(err, "free some space there, or remove old checkpoints; earlier saves are intact");
     break;
   case EFBIG:
-    cleat__error_hint(err,
-                      "the file system or a limit (ulimit -f) does not allow a file of this size");
+    cleat__error_hint(err, "the file system or a limit (ulimit -f) does not allow a file of this size");
     break;
   case EACCES:
   case EPERM:
@@ -51,22 +49,19 @@ static void add_hint(struct cleat_error *err) {
                            "run rpc.statd for version 3");
     break;
   case ESTALE:
-    cleat__error_hint(
-        err,
-        "the NFS server no longer knows this file or folder: check the mount, and mount it again");
+    cleat__error_hint(err, "the NFS server no longer knows this file or folder: check the mount, and mount it again");
     break;
   default:
     break;
   }
 }
 
-cleat_status(cleat__file_fail)(const struct cleat__file_store *store, int os_errno,
-                               const char *verb, const char *key, struct cleat_error *err) {
+cleat_status(cleat__file_fail)(const struct cleat__file_store *store, int os_errno, const char *verb, const char *key,
+                               struct cleat_error *err) {
   const char *slash = key == NULL ? (store->root[0] == '\0' ? "/" : "") : "/";
   const char *rest = key == NULL ? "" : key;
   if (os_errno == ECANCELED)
-    return cleat__error_set(err, CLEAT_CANCELLED, "cancelled: %s %s%s%s", verb, store->root, slash,
-                            rest);
+    return cleat__error_set(err, CLEAT_CANCELLED, "cancelled: %s %s%s%s", verb, store->root, slash, rest);
   cleat__error_errno(err, os_errno, "cannot %s %s%s%s", verb, store->root, slash, rest);
   if (os_errno == ETIMEDOUT)
     err->status = CLEAT_TIMEOUT;
@@ -74,10 +69,8 @@ cleat_status(cleat__file_fail)(const struct cleat__file_store *store, int os_err
   return cleat__error_failed(err->status);
 }
 
-cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
-                                 struct cleat_error *err) {
-  cleat__error_set(err, CLEAT_INTEGRITY,
-                   "cannot write %s/%s: the bytes do not match the CRC-32C that was taken before",
+cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key, struct cleat_error *err) {
+  cleat__error_set(err, CLEAT_INTEGRITY, "cannot write %s/%s: the bytes do not match the CRC-32C that was taken before",
                    store->root, key);
   cleat__error_hint(err, "the source must not change while it is saved; if nothing writes to it, "
                          "this machine's memory may be faulty");
@@ -189,9 +182,8 @@ static int walk_down(int fd, const char *key, bool create, const char **name) {
   return fd;
 }
 
-cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key,
-                                    bool create, const char *verb, struct cleat__file_place *place,
-                                    struct cleat_error *err) {
+cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key, bool create,
+                                    const char *verb, struct cleat__file_place *place, struct cleat_error *err) {
   const char *name = NULL;
   int fd = -1;
   for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES; tries++) {
@@ -224,15 +216,13 @@ void cleat__file_place_close(struct cleat__file_place *place) {
   place->folder = -1;
 }
 
-cleat_status cleat__file_place_create(const struct cleat__file_store *store, const char *key,
-                                      const char *hidden, struct cleat__file_place *place, int *fd,
-                                      struct cleat_error *err) {
+cleat_status cleat__file_place_create(const struct cleat__file_store *store, const char *key, const char *hidden,
+                                      struct cleat__file_place *place, int *fd, struct cleat_error *err) {
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   struct cleat__file_place found = {.folder = -1};
   int failure = ENOENT;
   /* The folder was removed between the two calls. */
-  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && (failure == ENOENT || failure == ESTALE);
-       tries++) {
+  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && (failure == ENOENT || failure == ESTALE); tries++) {
     cleat_status status = cleat__file_place_open(store, key, true, "write", &found, err);
     if (status != CLEAT_OK)
       break;
@@ -257,8 +247,8 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
   int failure = 0;
   snprintf(folder, sizeof folder, "%s", key);
   /* Other failures do not end the loop: inner folders may not exist. */
-  for (char *slash = strrchr(folder, '/');
-       slash != NULL && failure != ENOTEMPTY && failure != EEXIST; slash = strrchr(folder, '/')) {
+  for (char *slash = strrchr(folder, '/'); slash != NULL && failure != ENOTEMPTY && failure != EEXIST;
+       slash = strrchr(folder, '/')) {
     *slash = '\0';
     if (cleat__file_place_open(store, folder, false, "remove", &place, &ignored) != CLEAT_OK)
       continue;

@@ -44,8 +44,8 @@ static bool is_held(int folder, const char *name) {
   return held;
 }
 
-cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id,
-                                        bool *held, uint64_t *bytes, struct cleat_error *err) {
+cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id, bool *held,
+                                        uint64_t *bytes, struct cleat_error *err) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   char data[CLEAT__FILE_HIDDEN_MAX];
   struct cleat__file_place place;
@@ -87,8 +87,7 @@ static bool is_empty_journal(int folder, const char *name) {
   char data[CLEAT__FILE_HIDDEN_MAX];
   struct stat info;
   size_t length = strlen(name);
-  if (length <= strlen(ending) || length >= sizeof data ||
-      strcmp(name + length - strlen(ending), ending) != 0)
+  if (length <= strlen(ending) || length >= sizeof data || strcmp(name + length - strlen(ending), ending) != 0)
     return false;
   snprintf(data, sizeof data, "%.*s", (int)(length - strlen(ending)), name);
   return is_named(data, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
@@ -103,8 +102,8 @@ static bool is_left(int folder, const char *name) {
     return true;
   if (cleat__file_is_silly(name))
     return true;
-  return is_named(name, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
-         !has_journal(folder, name) && !is_held(folder, name);
+  return is_named(name, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) && !has_journal(folder, name) &&
+         !is_held(folder, name);
 }
 
 /* When the file was last written; for a removed file that NFS keeps, when it was removed. */
@@ -124,8 +123,7 @@ static cleat_status visit_hidden(struct sweep *sweep, int folder, const char *na
     /* EBUSY: this machine has it open. */
     return errno == ENOENT || errno == ESTALE || errno == EBUSY
                ? CLEAT_OK
-               : cleat__file_fail(sweep->store, errno, "remove a leftover in", sweep->key,
-                                  sweep->err);
+               : cleat__file_fail(sweep->store, errno, "remove a leftover in", sweep->key, sweep->err);
   }
   sweep->found->objects++;
   sweep->found->bytes += (uint64_t)info.st_size;
@@ -134,8 +132,7 @@ static cleat_status visit_hidden(struct sweep *sweep, int folder, const char *na
 
 static cleat_status walk_folder(struct sweep *sweep, int fd, size_t length, unsigned depth);
 
-static cleat_status visit_folder(struct sweep *sweep, int fd, size_t length, const char *name,
-                                 unsigned depth) {
+static cleat_status visit_folder(struct sweep *sweep, int fd, size_t length, const char *name, unsigned depth) {
   int used = snprintf(sweep->key + length, sizeof sweep->key - length, "%s", name);
   cleat_status status = CLEAT_OK;
   if (used > 0 && cleat__key_problem(sweep->key) == NULL && depth < DEPTH_MAX) {
@@ -181,8 +178,8 @@ static cleat_status walk_folder(struct sweep *sweep, int fd, size_t length, unsi
   return status;
 }
 
-cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
-                               bool dry_run, struct cleat__swept *found, struct cleat__call call) {
+cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s, bool dry_run,
+                               struct cleat__swept *found, struct cleat__call call) {
   struct sweep sweep = {.store = (struct cleat__file_store *)store,
                         .before_s = before_s,
                         .dry_run = dry_run,
@@ -190,8 +187,7 @@ cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, i
                         .cancel = call.cancel,
                         .err = call.err};
   struct cleat__file_place place;
-  cleat_status status =
-      cleat__file_place_open(sweep.store, prefix, false, "list", &place, call.err);
+  cleat_status status = cleat__file_place_open(sweep.store, prefix, false, "list", &place, call.err);
   if (status == CLEAT_NOT_FOUND)
     return CLEAT_OK;
   if (status != CLEAT_OK)

@@ -41,8 +41,7 @@ static bool journal_id(const char *name, char id[CLEAT__FILE_UPLOAD_ID_HEX]) {
   uint8_t bytes[CLEAT__FILE_UPLOAD_ID_BYTES];
   size_t prefix = strlen(CLEAT__FILE_UPLOAD_PREFIX);
   size_t hex = CLEAT__FILE_UPLOAD_ID_HEX - 1;
-  if (strncmp(name, CLEAT__FILE_UPLOAD_PREFIX, prefix) != 0 ||
-      strlen(name) != prefix + hex + strlen(JOURNAL_ENDING) ||
+  if (strncmp(name, CLEAT__FILE_UPLOAD_PREFIX, prefix) != 0 || strlen(name) != prefix + hex + strlen(JOURNAL_ENDING) ||
       strcmp(name + prefix + hex, JOURNAL_ENDING) != 0)
     return false;
   snprintf(id, CLEAT__FILE_UPLOAD_ID_HEX, "%s", name + prefix);
@@ -50,8 +49,7 @@ static bool journal_id(const char *name, char id[CLEAT__FILE_UPLOAD_ID_HEX]) {
 }
 
 static cleat_status add_upload(struct uploads_walk *walk, const char *id, int64_t begun_s) {
-  void *grown = cleat__grow(walk->found.entries, &walk->capacity, walk->found.count,
-                            sizeof *walk->found.entries);
+  void *grown = cleat__grow(walk->found.entries, &walk->capacity, walk->found.count, sizeof *walk->found.entries);
   if (grown == NULL)
     return cleat__error_no_memory(walk->err, "a list of uploads");
   walk->found.entries = grown;
@@ -66,8 +64,7 @@ static cleat_status add_upload(struct uploads_walk *walk, const char *id, int64_
 }
 
 /* Handles one name of the folder `fd` that may be a journal. */
-static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t length,
-                                  const char *name) {
+static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t length, const char *name) {
   char id[CLEAT__FILE_UPLOAD_ID_HEX];
   char object[NAME_MAX + 1];
   struct stat info;
@@ -87,8 +84,7 @@ static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t leng
 static cleat_status walk_uploads(struct uploads_walk *walk, int fd, size_t length, unsigned depth);
 
 /* Handles one name that may be a folder with keys of the prefix. */
-static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t length, const char *name,
-                                 unsigned depth) {
+static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t length, const char *name, unsigned depth) {
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", name);
   cleat_status status = CLEAT_OK;
   int child = -1;
@@ -161,8 +157,7 @@ static bool is_behind(const struct cleat__upload_entry *entry, const char *after
 }
 
 /* Reduces the list to one page: entries after `after`, and no more than fit. */
-static cleat_status cut_page(struct cleat__upload_page *found, const char *after,
-                             struct cleat_error *err) {
+static cleat_status cut_page(struct cleat__upload_page *found, const char *after, struct cleat_error *err) {
   size_t kept = 0;
   bool more = false;
   if (found->count > 1)
@@ -187,13 +182,10 @@ static cleat_status cut_page(struct cleat__upload_page *found, const char *after
   return found->next != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a list of uploads");
 }
 
-cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix,
-                                        const char *after, struct cleat__upload_page *page,
-                                        struct cleat__call call) {
-  struct uploads_walk walk = {.store = (struct cleat__file_store *)store,
-                              .prefix = prefix,
-                              .cancel = call.cancel,
-                              .err = call.err};
+cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix, const char *after,
+                                        struct cleat__upload_page *page, struct cleat__call call) {
+  struct uploads_walk walk = {
+      .store = (struct cleat__file_store *)store, .prefix = prefix, .cancel = call.cancel, .err = call.err};
   struct cleat__file_place place;
   cleat_status status = CLEAT_NOT_FOUND;
   if (strlen(prefix) <= CLEAT__KEY_MAX)
@@ -217,15 +209,13 @@ cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *
 
 /* ---- Adopting ---- */
 
-static cleat_status not_to_be_had(const struct cleat__upload *upload, const char *why,
-                                  struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_LOST, "the upload %.64s of %s cannot be continued: %s",
-                          upload->id, upload->key, why);
+static cleat_status not_to_be_had(const struct cleat__upload *upload, const char *why, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_LOST, "the upload %.64s of %s cannot be continued: %s", upload->id, upload->key,
+                          why);
 }
 
 /* Computes the CRC-32C of `size` bytes from `offset` on. Returns 0 or an errno value. */
-static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const atomic_bool *cancel,
-                    uint32_t *crc32c) {
+static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const atomic_bool *cancel, uint32_t *crc32c) {
   uint32_t crc = 0;
   while (size > 0) {
     if (atomic_load(cancel))
@@ -245,8 +235,7 @@ static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const a
 
 /* Reads every part that the journal records. Removes the records of parts whose bytes differ: the machine may have
  * lost power since. */
-static cleat_status check_notes(const struct cleat__file_store *files,
-                                const struct cleat__upload *upload,
+static cleat_status check_notes(const struct cleat__file_store *files, const struct cleat__upload *upload,
                                 const struct cleat__file_place *place, const char *name, int fd,
                                 struct cleat__call call) {
   struct cleat__stored_part part;
@@ -257,8 +246,7 @@ static cleat_status check_notes(const struct cleat__file_store *files,
   void *block = cleat__alloc(READ_BYTES);
   if (block == NULL)
     return cleat__error_no_memory(call.err, "a part");
-  cleat_status status =
-      cleat__file_journal_open(files, upload, place->folder, name, &journal, &slots, call.err);
+  cleat_status status = cleat__file_journal_open(files, upload, place->folder, name, &journal, &slots, call.err);
   for (uint32_t number = 1; number <= slots && status == CLEAT_OK && failure == 0; number++) {
     if (!cleat__file_journal_read(journal, upload, number, &part))
       continue;
@@ -276,16 +264,14 @@ static cleat_status check_notes(const struct cleat__file_store *files,
 }
 
 /* Locks the file of the upload exclusively. The caller owns *fd on success. */
-static cleat_status lock_upload(const struct cleat__file_store *files,
-                                const struct cleat__upload *upload, int folder, const char *data,
-                                int *fd, struct cleat_error *err) {
+static cleat_status lock_upload(const struct cleat__file_store *files, const struct cleat__upload *upload, int folder,
+                                const char *data, int *fd, struct cleat_error *err) {
   struct stat info;
   int opened = cleat__file_lock_open(folder, data, O_RDWR);
   if (opened < 0 && errno != ENOENT && errno != ESTALE)
     return cleat__file_fail(files, errno, "write", upload->key, err);
   if (opened < 0)
-    return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id,
-                            upload->key);
+    return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id, upload->key);
   const char *why = NULL;
   if (flock(opened, LOCK_EX | LOCK_NB) != 0)
     why = errno == EWOULDBLOCK              ? "the process that began it is alive"
@@ -306,8 +292,7 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
   return not_to_be_had(upload, why, err);
 }
 
-cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
+cleat_status cleat__file_multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
                                          struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
@@ -319,8 +304,7 @@ cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
     return not_to_be_had(upload, "its id is not one of this store", call.err);
   snprintf(data, sizeof data, CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload->id);
   snprintf(journal, sizeof journal, CLEAT__FILE_UPLOAD_PREFIX "%.32s" JOURNAL_ENDING, upload->id);
-  cleat_status status =
-      cleat__file_place_open(files, upload->key, false, "write", &place, call.err);
+  cleat_status status = cleat__file_place_open(files, upload->key, false, "write", &place, call.err);
   if (status != CLEAT_OK)
     return status;
   status = lock_upload(files, upload, place.folder, data, &fd, call.err);

@@ -82,8 +82,7 @@ static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t
   return crc;
 }
 
-int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel,
-                      uint32_t *crc32c) {
+int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel, uint32_t *crc32c) {
   assert(fd >= 0);
   struct cleat__span_cursor cursor;
   struct iovec ranges[CHUNK_RANGES];
@@ -117,20 +116,18 @@ struct feeding {
   int failure;
 };
 
-static cleat_status write_block(void *ctx, const void *bytes, size_t size,
-                                struct cleat_error *err) {
+static cleat_status write_block(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
   struct feeding *feeding = ctx;
   struct cleat__span span = {(void *)(uintptr_t)bytes, size};
   uint32_t ignored = 0;
-  feeding->failure = cleat__file_write(feeding->fd, feeding->offset, cleat__spans(&span, 1),
-                                       feeding->cancel, &ignored);
+  feeding->failure = cleat__file_write(feeding->fd, feeding->offset, cleat__spans(&span, 1), feeding->cancel, &ignored);
   feeding->crc = cleat__crc32c(feeding->crc, bytes, size);
   feeding->offset += size;
   return feeding->failure == 0 ? CLEAT_OK : cleat__error_set(err, CLEAT_IO, "cannot write");
 }
 
-int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
-                           uint32_t *crc32c, struct cleat__call call) {
+int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed, uint32_t *crc32c,
+                           struct cleat__call call) {
   struct feeding feeding = {.fd = fd, .offset = offset, .cancel = call.cancel};
   cleat_status status = cleat__feed_each(feed, write_block, &feeding, call);
   *crc32c = feeding.crc;
@@ -140,9 +137,8 @@ int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *fe
 }
 
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
-  snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx\"",
-           (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
-           (unsigned long)info->st_mtim.tv_nsec);
+  snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx\"", (uint64_t)info->st_ino,
+           (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec, (unsigned long)info->st_mtim.tv_nsec);
 }
 
 /* ---- The lock on a folder's names ---- */
@@ -184,8 +180,7 @@ static int take_lock(int fd) {
 
 /* Waits for the lock. *fd holds it, or is -1 if no lock is possible. Returns 0, ECANCELED, ETIMEDOUT, or the reason
  * why there is no lock. */
-static int lock_names(const struct cleat__file_store *store, int folder, const atomic_bool *cancel,
-                      int *fd) {
+static int lock_names(const struct cleat__file_store *store, int folder, const atomic_bool *cancel, int *fd) {
   const struct cleat__clock *clock = store->clock;
   int64_t end = clock->monotonic_ms(clock->ctx) + store->time_limit_ms;
   *fd = -1;
@@ -233,8 +228,7 @@ static bool is_final(int failure) {
 
 /* ---- Publication ---- */
 
-#define REPLACED \
-  EREMCHG /* marks a name that refers to another object; no file system returns this value */
+#define REPLACED EREMCHG /* marks a name that refers to another object; no file system returns this value */
 
 /* Gives the file `hidden` the name by a link unless the name exists (EEXIST). */
 static int link_name(int folder, const char *hidden, const char *name, const struct stat *made) {
@@ -250,9 +244,8 @@ static int link_name(int folder, const char *hidden, const char *name, const str
 
 /* On NFS a name that is being replaced may be missing for a moment. A process that creates it in that moment loses
  * it when the replacement finishes. */
-static int confirm_name(const struct cleat__file_store *store,
-                        const struct cleat__file_place *place, const struct stat *made,
-                        const atomic_bool *cancel) {
+static int confirm_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
+                        const struct stat *made, const atomic_bool *cancel) {
   if (!cleat__file_on_nfs(place->folder))
     return 0;
   int failure = cleat__file_await_change(store, place->folder, store->time_limit_ms, cancel);
@@ -263,8 +256,8 @@ static int confirm_name(const struct cleat__file_store *store,
 
 /* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success means that no
  * replacement has taken the name since. EOPNOTSUPP: this file system has no way to do that. */
-static int create_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
-                       const char *hidden, bool confirm, const atomic_bool *cancel) {
+static int create_name(const struct cleat__file_store *store, const struct cleat__file_place *place, const char *hidden,
+                       bool confirm, const atomic_bool *cancel) {
   struct stat made;
   if (cleat__fault_point())
     return EIO;
@@ -302,9 +295,8 @@ static int rename_over(const struct cleat__file_place *place, const char *hidden
 }
 
 /* Replaces the file that has the name. With `etag`, only if its ETag is that. */
-static int replace_name(const struct cleat__file_store *store,
-                        const struct cleat__file_place *place, const char *hidden, const char *etag,
-                        const atomic_bool *cancel) {
+static int replace_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
+                        const char *hidden, const char *etag, const atomic_bool *cancel) {
   int lock = -1;
   if (cleat__fault_point())
     return EIO;
@@ -318,12 +310,11 @@ static int replace_name(const struct cleat__file_store *store,
   return failure;
 }
 
-static cleat_status explain(const struct cleat__file_store *store, const char *key,
-                            enum cleat__put_condition condition, int failure,
-                            struct cleat_error *err) {
+static cleat_status explain(const struct cleat__file_store *store, const char *key, enum cleat__put_condition condition,
+                            int failure, struct cleat_error *err) {
   if (condition == CLEAT__PUT_IF_MATCH && (failure == REPLACED || failure == ENOENT))
-    return cleat__error_set(err, CLEAT_LOST, "%s/%s was %s meanwhile by another writer",
-                            store->root, key, failure == ENOENT ? "removed" : "replaced");
+    return cleat__error_set(err, CLEAT_LOST, "%s/%s was %s meanwhile by another writer", store->root, key,
+                            failure == ENOENT ? "removed" : "replaced");
   if (condition == CLEAT__PUT_CREATE_ONLY && failure == EEXIST)
     return cleat__error_set(err, CLEAT_EXISTS, "%s/%s exists already", store->root, key);
   cleat__file_fail(store, failure, "write", key, err);
@@ -341,8 +332,7 @@ static cleat_status explain(const struct cleat__file_store *store, const char *k
 
 cleat_status cleat__file_publish(const struct cleat__file_store *store, const char *key,
                                  const struct cleat__file_place *place, const char *hidden,
-                                 const struct cleat__put_options *options,
-                                 struct cleat__call call) {
+                                 const struct cleat__put_options *options, struct cleat__call call) {
   enum cleat__put_condition condition = options == NULL ? CLEAT__PUT_ALWAYS : options->condition;
   int failure = EEXIST;
   /* A new name needs no lock. So objects of a new checkpoint never need one. */

@@ -130,8 +130,7 @@ static bool take_into_text(struct cleat__http_call *call, const char *bytes, siz
   struct cleat__http_reply *reply = call->reply;
   cleat_status status = cleat__buffer_append(&reply->text, bytes, size);
   if (status != CLEAT_OK) {
-    call->verdict =
-        status == CLEAT_LIMIT ? CLEAT__HTTP_VERDICT_TOO_LONG : CLEAT__HTTP_VERDICT_NO_MEMORY;
+    call->verdict = status == CLEAT_LIMIT ? CLEAT__HTTP_VERDICT_TOO_LONG : CLEAT__HTTP_VERDICT_NO_MEMORY;
     return false;
   }
   reply->body_bytes += size;
@@ -163,11 +162,8 @@ static size_t on_write(char *bytes, size_t one, size_t size, void *ctx) {
 
 /* ---- headers ---- */
 
-#define FIELD(name, member)                              \
-  {                                                      \
-    name, offsetof(struct cleat__http_reply, member),    \
-        sizeof((struct cleat__http_reply *)NULL)->member \
-  }
+#define FIELD(name, member) \
+  { name, offsetof(struct cleat__http_reply, member), sizeof((struct cleat__http_reply *)NULL)->member }
 
 static const struct {
   const char *name;
@@ -235,8 +231,7 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
   (void)one; /* always 1 */
   call->header_count++;
   call->header_bytes += length;
-  if (call->header_count > CLEAT__HTTP_HEADERS_MAX ||
-      call->header_bytes > CLEAT__HTTP_HEADER_BYTES_MAX) {
+  if (call->header_count > CLEAT__HTTP_HEADERS_MAX || call->header_bytes > CLEAT__HTTP_HEADER_BYTES_MAX) {
     call->verdict = CLEAT__HTTP_VERDICT_HEADERS;
     return 0;
   }
@@ -280,8 +275,7 @@ static int on_send(void *ctx, char *peer, char *self, int peer_port, int self_po
 static int64_t unsent_bytes(const struct cleat__http_call *call) {
   curl_socket_t socket = cleat__http_sockets_active(call->sockets);
   int unsent = 0;
-  if (!call->request->has_body || socket == CURL_SOCKET_BAD ||
-      ioctl(socket, SIOCOUTQ, &unsent) != 0)
+  if (!call->request->has_body || socket == CURL_SOCKET_BAD || ioctl(socket, SIOCOUTQ, &unsent) != 0)
     return 0;
   return unsent;
 }
@@ -292,8 +286,7 @@ static bool is_moving(const struct cleat__http_call *call, int64_t received, int
   return call->unread_bytes > 0 || unsent > 0 || received > 0;
 }
 
-static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t received,
-                                      int64_t written) {
+static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t received, int64_t written) {
   int64_t now = now_ms();
   int64_t unsent = unsent_bytes(call);
   int64_t moved = received + written - unsent;
@@ -310,18 +303,16 @@ static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t rec
   call->moving = moving;
   if (now - call->moved_ms >= call->idle_ms)
     return CLEAT__HTTP_VERDICT_IDLE;
-  return now - call->paced_ms >= call->pace_ms ? CLEAT__HTTP_VERDICT_SLOW
-                                               : CLEAT__HTTP_VERDICT_NONE;
+  return now - call->paced_ms >= call->pace_ms ? CLEAT__HTTP_VERDICT_SLOW : CLEAT__HTTP_VERDICT_NONE;
 }
 
 /* libcurl calls this after every piece of work, and about once a second when idle. */
-static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
-                       curl_off_t send_total, curl_off_t sent) {
+static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received, curl_off_t send_total,
+                       curl_off_t sent) {
   struct cleat__http_call *call = ctx;
   (void)receive_total;
   (void)send_total;
-  enum cleat__http_verdict verdict =
-      is_cancelled(call) ? CLEAT__HTTP_VERDICT_CANCELLED : watch(call, received, sent);
+  enum cleat__http_verdict verdict = is_cancelled(call) ? CLEAT__HTTP_VERDICT_CANCELLED : watch(call, received, sent);
   if (verdict != CLEAT__HTTP_VERDICT_NONE)
     call->verdict = verdict;
   return call->verdict != CLEAT__HTTP_VERDICT_NONE || let_body_go(call) != CURLE_OK;
@@ -329,8 +320,7 @@ static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
 
 /* ---- the call ---- */
 
-void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
-                           const struct cleat__http_request *request,
+void cleat__http_call_init(struct cleat__http_call *call, CURL *curl, const struct cleat__http_request *request,
                            struct cleat__http_reply *reply) {
   *call = (struct cleat__http_call){.curl = curl, .request = request, .reply = reply};
   rewind_body(call);

@@ -54,8 +54,7 @@ struct cleat__http_call {
 };
 
 /* Prepares the call, and empties the reply. */
-void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
-                           const struct cleat__http_request *request,
+void cleat__http_call_init(struct cleat__http_call *call, CURL *curl, const struct cleat__http_request *request,
                            struct cleat__http_reply *reply);
 
 /* Sets the callbacks of call->curl. The call must not move until the transfer has ended. */

@@ -10,8 +10,8 @@
 
 /* Unreserved characters of RFC 3986 §2.3. Not isalnum(), because it depends on the locale. */
 static bool unreserved(unsigned char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '.' || c == '_' || c == '~';
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
 }
 
 static cleat_status append_escape(struct cleat__buffer *out, unsigned char c) {
@@ -20,14 +20,12 @@ static cleat_status append_escape(struct cleat__buffer *out, unsigned char c) {
   return cleat__buffer_append(out, escape, sizeof escape);
 }
 
-cleat_status cleat__s3_encode(struct cleat__buffer *out, const char *text, size_t length,
-                              bool keep_slash) {
+cleat_status cleat__s3_encode(struct cleat__buffer *out, const char *text, size_t length, bool keep_slash) {
   size_t done = 0;
   while (done < length) {
     /* Copy runs of plain characters at once. */
     size_t run = done;
-    while (run < length &&
-           (unreserved((unsigned char)text[run]) || (keep_slash && text[run] == '/')))
+    while (run < length && (unreserved((unsigned char)text[run]) || (keep_slash && text[run] == '/')))
       run++;
     if (run > done) {
       cleat_status status = cleat__buffer_append(out, text + done, run - done);
@@ -67,19 +65,16 @@ static cleat_status encode_text(struct cleat__buffer *scratch, const char *text,
   return status ? status : cleat__buffer_append(scratch, "", 1);
 }
 
-static cleat_status append_sorted(struct cleat__buffer *out, const struct encoded *pairs,
-                                  size_t count) {
+static cleat_status append_sorted(struct cleat__buffer *out, const struct encoded *pairs, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    cleat_status status =
-        cleat__buffer_print(out, "%s%s=%s", i ? "&" : "", pairs[i].name, pairs[i].value);
+    cleat_status status = cleat__buffer_print(out, "%s%s=%s", i ? "&" : "", pairs[i].name, pairs[i].value);
     if (status)
       return status;
   }
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_encode_query(struct cleat__buffer *out, const struct cleat__s3_pair *pairs,
-                                    size_t count) {
+cleat_status cleat__s3_encode_query(struct cleat__buffer *out, const struct cleat__s3_pair *pairs, size_t count) {
   struct encoded encoded[CLEAT__S3_QUERY_MAX];
   if (count > CLEAT__S3_QUERY_MAX)
     return CLEAT_LIMIT;

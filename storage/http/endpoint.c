@@ -6,13 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
-static cleat_status refuse(const char *text, const char *source, const char *why,
-                           struct cleat_error *err) {
+static cleat_status refuse(const char *text, const char *source, const char *why, struct cleat_error *err) {
   /* Text before an '@' may be a password. */
   bool quotable = strchr(text, '@') == NULL;
-  (void)cleat__error_set(err, CLEAT_INVALID, "endpoint%s%.300s%s (from %s): %s",
-                         quotable ? " '" : "", quotable ? text : "", quotable ? "'" : "", source,
-                         why);
+  (void)cleat__error_set(err, CLEAT_INVALID, "endpoint%s%.300s%s (from %s): %s", quotable ? " '" : "",
+                         quotable ? text : "", quotable ? "'" : "", source, why);
   cleat__error_hint(err, "an endpoint is http[s]://host[:port], such as http://127.0.0.1:9000");
   return err->status;
 }
@@ -65,16 +63,14 @@ static bool read_path(const char *text, char path[CLEAT__S3_ENDPOINT_PATH_MAX + 
   path[length] = '\0';
   for (const char *at = path; *at != '\0';) {
     size_t segment = strcspn(at + 1, "/"); /* at[0] is '/' */
-    if (segment == 0 || (segment == 1 && at[1] == '.') ||
-        (segment == 2 && at[1] == '.' && at[2] == '.'))
+    if (segment == 0 || (segment == 1 && at[1] == '.') || (segment == 2 && at[1] == '.' && at[2] == '.'))
       return false;
     at += segment + 1;
   }
   return true;
 }
 
-cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
-                                      struct cleat__s3_endpoint *endpoint,
+cleat_status cleat__s3_endpoint_parse(const char *text, const char *source, struct cleat__s3_endpoint *endpoint,
                                       struct cleat_error *err) {
   struct cleat__s3_endpoint made = {0};
   const char *at = NULL;
@@ -87,9 +83,7 @@ cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
     return refuse(text, source, "it does not begin with http:// or https://", err);
   }
   if (strchr(at, '@'))
-    return refuse(text, source,
-                  "it holds a user name; put keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-                  err);
+    return refuse(text, source, "it holds a user name; put keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", err);
   if (strpbrk(at, "?#"))
     return refuse(text, source, "it has a query or a fragment", err);
   size_t length = host_length(at);

@@ -18,8 +18,8 @@ struct cleat__s3_endpoint {
 
 /* Parses "http[s]://host[:port][/path]". `source` names the source of the text ("AWS_ENDPOINT_URL"). INVALID, with a
  * message that leaves out text that may be a password. */
-cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
-                                      struct cleat__s3_endpoint *endpoint, struct cleat_error *err);
+cleat_status cleat__s3_endpoint_parse(const char *text, const char *source, struct cleat__s3_endpoint *endpoint,
+                                      struct cleat_error *err);
 
 /* Whether the host is an address and not a name. No bucket can be put in front of it. */
 bool cleat__s3_endpoint_is_address(const struct cleat__s3_endpoint *endpoint);

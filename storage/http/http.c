@@ -29,12 +29,10 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
   CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   cleat__fork_release();
   if (code != CURLE_OK)
-    return cleat__error_set(err, CLEAT_INTERNAL, "libcurl does not start: %s",
-                            curl_easy_strerror(code));
+    return cleat__error_set(err, CLEAT_INTERNAL, "libcurl does not start: %s", curl_easy_strerror(code));
   struct cleat__http *made = cleat__calloc(1, sizeof *made);
   char *ca_file = options->ca_file != NULL ? cleat__strdup(options->ca_file) : NULL;
-  char *user_agent =
-      cleat__strdup(options->user_agent != NULL ? options->user_agent : "cleat/" CLEAT_VERSION);
+  char *user_agent = cleat__strdup(options->user_agent != NULL ? options->user_agent : "cleat/" CLEAT_VERSION);
   cleat_status status = CLEAT_OK;
   if (made == NULL || user_agent == NULL || (options->ca_file != NULL && ca_file == NULL))
     status = cleat__error_no_memory(err, "the HTTP client");
@@ -106,8 +104,7 @@ static CURLcode set_proxy(CURL *curl, const struct cleat__http_proxy *proxy) {
   return code;
 }
 
-static CURLcode set_request(CURL *curl, const struct cleat__http_request *request,
-                            struct curl_slist *headers) {
+static CURLcode set_request(CURL *curl, const struct cleat__http_request *request, struct curl_slist *headers) {
   CURLcode code = CURLE_OK;
   SET(CURLOPT_URL, request->url);
   SET(CURLOPT_HTTPHEADER, headers);
@@ -133,8 +130,7 @@ static CURLcode set_request(CURL *curl, const struct cleat__http_request *reques
 static struct curl_slist *make_headers(const struct cleat__http_request *request) {
   /* libcurl sends "Expect: 100-continue" before each body over 1 MiB, which costs a round trip. It also sends bodies
    * in chunks where a store needs a length. Both are switched off. */
-  struct curl_slist *list =
-      curl_slist_append(NULL, request->ask_first ? "Expect: 100-continue" : "Expect:");
+  struct curl_slist *list = curl_slist_append(NULL, request->ask_first ? "Expect: 100-continue" : "Expect:");
   bool whole = list != NULL && curl_slist_append(list, "Transfer-Encoding:") != NULL;
   for (size_t i = 0; whole && i < request->header_count; i++)
     whole = curl_slist_append(list, request->headers[i]) != NULL;
@@ -205,8 +201,8 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
     snprintf(message, size, "no byte moved for %g s", (double)call->idle_ms / 1000);
     return CLEAT__TRANSPORT_TIMEOUT;
   case CLEAT__HTTP_VERDICT_SLOW:
-    snprintf(message, size, "fewer than %lld bytes a second moved for %g s",
-             (long long)call->pace_bytes_s, (double)call->pace_ms / 1000);
+    snprintf(message, size, "fewer than %lld bytes a second moved for %g s", (long long)call->pace_bytes_s,
+             (double)call->pace_ms / 1000);
     return CLEAT__TRANSPORT_TIMEOUT;
   case CLEAT__HTTP_VERDICT_TOO_LONG:
     call->reply->too_long = true;
@@ -221,8 +217,8 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
   case CLEAT__HTTP_VERDICT_FEED:
     return CLEAT__TRANSPORT_FEED;
   case CLEAT__HTTP_VERDICT_HEADERS:
-    snprintf(message, size, "the reply has more than %d headers or %d bytes of them",
-             CLEAT__HTTP_HEADERS_MAX, CLEAT__HTTP_HEADER_BYTES_MAX);
+    snprintf(message, size, "the reply has more than %d headers or %d bytes of them", CLEAT__HTTP_HEADERS_MAX,
+             CLEAT__HTTP_HEADER_BYTES_MAX);
     return CLEAT__TRANSPORT_MALFORMED;
   default:
     return CLEAT__TRANSPORT_NO_MEMORY;
@@ -263,8 +259,8 @@ static enum cleat__transport blame_reply(const struct cleat__http_call *call, CU
   curl_off_t first_us = 0;
   curl_easy_getinfo(call->curl, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
   bool too_large = (int)code == TOO_LARGE;
-  if (!too_large && (first_us == 0 || (transport != CLEAT__TRANSPORT_INTERNAL &&
-                                       transport != CLEAT__TRANSPORT_NO_MEMORY)))
+  if (!too_large &&
+      (first_us == 0 || (transport != CLEAT__TRANSPORT_INTERNAL && transport != CLEAT__TRANSPORT_NO_MEMORY)))
     return transport;
   if (too_large || code == CURLE_OUT_OF_MEMORY)
     snprintf(reply->message, sizeof reply->message, "a header of the reply is too long");
@@ -287,8 +283,7 @@ static enum cleat__transport check_head(const struct cleat__http_call *call) {
   return CLEAT__TRANSPORT_OK;
 }
 
-static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code,
-                                    const struct cleat__http_proxy *proxy,
+static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code, const struct cleat__http_proxy *proxy,
                                     const char *curl_message) {
   struct cleat__http_reply *reply = call->reply;
   long status = 0, connect_status = 0;
@@ -304,10 +299,8 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
     return check_head(call);
   /* libcurl quotes the URL of a proxy that it cannot parse. There may be a password before the '@'. */
   bool quotable = curl_message[0] != '\0' && strchr(curl_message, '@') == NULL;
-  snprintf(reply->message, sizeof reply->message, "%.200s%s%s%s",
-           quotable ? curl_message : curl_easy_strerror(code),
-           proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "",
-           proxy != NULL ? ")" : "");
+  snprintf(reply->message, sizeof reply->message, "%.200s%s%s%s", quotable ? curl_message : curl_easy_strerror(code),
+           proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "", proxy != NULL ? ")" : "");
   if (connect_status >= 300) {
     reply->status = 0; /* the answer was not from the store */
     return transport_of_refusal(connect_status);
@@ -321,8 +314,8 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
 
 /* With CURLOPT_NOSIGNAL libcurl does not block SIGPIPE, and a broken TLS connection raises it. The library must not
  * end its program. */
-static int race_without_sigpipe(CURLM *multi, CURL *curl, const struct cleat__http_race_ops *ops,
-                                void *ctx, CURLcode *code) {
+static int race_without_sigpipe(CURLM *multi, CURL *curl, const struct cleat__http_race_ops *ops, void *ctx,
+                                CURLcode *code) {
   sigset_t pipe_only, before, pending;
   sigemptyset(&pipe_only);
   sigaddset(&pipe_only, SIGPIPE);
@@ -367,8 +360,7 @@ static CURLcode prepare_lane(struct run *run, struct lane *lane) {
   if (code == CURLE_OK)
     code = set_request(curl, lane->call.request, run->headers);
   if (code == CURLE_OK)
-    code = cleat__http_sockets_attach(lane->call.sockets, curl,
-                                      lane->proxy == NULL ? lane->call.request->avoid : NULL);
+    code = cleat__http_sockets_attach(lane->call.sockets, curl, lane->proxy == NULL ? lane->call.request->avoid : NULL);
   if (code == CURLE_OK)
     code = cleat__http_call_attach(&lane->call);
   if (code == CURLE_OK)
@@ -389,15 +381,13 @@ static enum cleat__transport end_lane(struct run *run, int which, CURLcode code)
 /* Whether the transfer ended with an answer, and not with one that says "not now". */
 static bool on_settles(void *ctx, int which, CURLcode code) {
   struct run *run = ctx;
-  int status =
-      end_lane(run, which, code) == CLEAT__TRANSPORT_OK ? run->lanes[which].call.reply->status : 0;
+  int status = end_lane(run, which, code) == CLEAT__TRANSPORT_OK ? run->lanes[which].call.reply->status : 0;
   return status > 0 && status < 500 && status != 408 && status != 429;
 }
 
 static bool on_relents(void *ctx, int which, CURLcode code) {
   struct run *run = ctx;
-  return code == CURLE_COULDNT_CONNECT &&
-         cleat__http_sockets_relent(run->lanes[which].call.sockets);
+  return code == CURLE_COULDNT_CONNECT && cleat__http_sockets_relent(run->lanes[which].call.sockets);
 }
 
 static bool on_is_due(void *ctx, int64_t elapsed_ms) {
@@ -426,8 +416,7 @@ static CURL *on_second(void *ctx, bool *alone) {
   run->again.avoid = &run->handle->sides[run->handle->main].sockets.peer;
   /* The remaining time of both transfers. */
   if (run->again.limit_ms > 0)
-    run->again.limit_ms =
-        run->again.limit_ms > run->elapsed_ms + 1 ? run->again.limit_ms - run->elapsed_ms : 1;
+    run->again.limit_ms = run->again.limit_ms > run->elapsed_ms + 1 ? run->again.limit_ms - run->elapsed_ms : 1;
   cleat__http_reply_init(&run->reply);
   cleat__http_call_init(&lane->call, side->curl, &run->again, &run->reply);
   lane->call.sockets = &side->sockets;
@@ -446,11 +435,10 @@ static uint64_t moved_bytes(CURL *curl) {
 }
 
 /* Computes the checksum again: two transfers wrote into the same memory, so neither checksum is valid. */
-static void check_again(const struct cleat__http_request *request,
-                        struct cleat__http_reply *reply) {
+static void check_again(const struct cleat__http_request *request, struct cleat__http_reply *reply) {
   uint64_t size = cleat__spans_length(request->into);
-  if (request->into_spans && request->into.count > 0 && request->into.items[0].base != NULL &&
-      !has_gaps(request) && reply->body_bytes == size)
+  if (request->into_spans && request->into.count > 0 && request->into.items[0].base != NULL && !has_gaps(request) &&
+      reply->body_bytes == size)
     reply->crc32c = cleat__spans_crc32c(request->into);
 }
 
@@ -478,16 +466,16 @@ static enum cleat__transport run_request(struct run *run, struct cleat__http_rep
   struct lane *lane = &run->lanes[0];
   struct cleat__http_handle *handle = run->handle;
   struct cleat_error problem;
-  if (http->proxies != NULL && cleat__http_proxies_find(http->proxies, run->request->url,
-                                                        &lane->proxy, &problem) != CLEAT_OK) {
+  if (http->proxies != NULL &&
+      cleat__http_proxies_find(http->proxies, run->request->url, &lane->proxy, &problem) != CLEAT_OK) {
     snprintf(reply->message, sizeof reply->message, "%.255s", problem.message);
     return CLEAT__TRANSPORT_PROXY;
   }
   int winner = 0;
   CURLcode code = prepare_lane(run, lane);
   if (code == CURLE_OK)
-    winner = race_without_sigpipe(handle->multi, lane->call.curl,
-                                  run->request->second_is_due != NULL ? &twice : &once, run, &code);
+    winner = race_without_sigpipe(handle->multi, lane->call.curl, run->request->second_is_due != NULL ? &twice : &once,
+                                  run, &code);
   enum cleat__transport transport = end_lane(run, winner, code);
   if (run->lanes[1].call.curl != NULL)
     keep_winner(run, winner, reply);
@@ -499,13 +487,11 @@ static enum cleat__transport run_request(struct run *run, struct cleat__http_rep
 
 /* A server that refuses a request before it has read the body may read the rest as the next request (versitygw does
  * so on kept connections). */
-static bool is_connection_clean(const struct cleat__http_request *request,
-                                const struct cleat__http_reply *reply) {
+static bool is_connection_clean(const struct cleat__http_request *request, const struct cleat__http_reply *reply) {
   return (reply->status >= 200 && reply->status < 300) || cleat__http_body_bytes(request) == 0;
 }
 
-enum cleat__transport cleat__http_send(struct cleat__http *http,
-                                       const struct cleat__http_request *request,
+enum cleat__transport cleat__http_send(struct cleat__http *http, const struct cleat__http_request *request,
                                        struct cleat__http_reply *reply) {
   enum cleat__transport transport = CLEAT__TRANSPORT_NO_MEMORY;
   struct run run = {.http = http, .request = request};

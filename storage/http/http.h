@@ -77,7 +77,7 @@ struct cleat__http_request {
   struct cleat__spans body;
   const struct cleat__feed *feed; /* used instead of `body` if not NULL */
   struct cleat_error *feed_err;   /* filled if the feed fails: CLEAT__TRANSPORT_FEED */
-  bool into_spans; /* the body of a 2xx reply goes into `into`; otherwise into reply->text */
+  bool into_spans;                /* the body of a 2xx reply goes into `into`; otherwise into reply->text */
   struct cleat__spans into;
   size_t text_cap;      /* limit of bytes for the text of a 2xx reply */
   int64_t idle_ms;      /* TIMEOUT after this time without a moving byte; 0: CLEAT__HTTP_IDLE_MS */
@@ -89,7 +89,7 @@ struct cleat__http_request {
   /* With `fresh`: do not use this address if the name has another one. May be NULL. */
   const union cleat__http_address *avoid;
   const atomic_bool *cancel; /* checked about once a second; may be NULL */
-  int64_t grace_ms; /* how long a cancelled request waits for its reply after its body was sent */
+  int64_t grace_ms;          /* how long a cancelled request waits for its reply after its body was sent */
   /* NULL, or called about ten times a second. True: send the request a second time, on a new connection, and to
    * another address if the name has several. The first transfer continues. The first answer below 500 counts, and
    * the other transfer is stopped. Only for requests that may be carried out twice. Both transfers send from, or
@@ -145,8 +145,7 @@ void cleat__http_free(struct cleat__http *http);
 /* Sends the request and waits for the complete reply. *reply must be initialised and is overwritten, also on
  * failure. With a transport other than OK, reply->status may still be set, and the spans hold the bytes received so
  * far. */
-enum cleat__transport cleat__http_send(struct cleat__http *http,
-                                       const struct cleat__http_request *request,
+enum cleat__transport cleat__http_send(struct cleat__http *http, const struct cleat__http_request *request,
                                        struct cleat__http_reply *reply);
 
 void cleat__http_reply_init(struct cleat__http_reply *reply);

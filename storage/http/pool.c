@@ -149,8 +149,7 @@ void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_han
 
 /* Moves a handle to the list of those to free, if it is still idle. It may have been lent since the event, or may be
  * another handle at the same address. The worst case is a sound connection that is closed. */
-static void drop_locked(struct cleat__http_pool *pool, const void *which,
-                        struct cleat__http_handle **dead) {
+static void drop_locked(struct cleat__http_pool *pool, const void *which, struct cleat__http_handle **dead) {
   assert(cleat__mutex_is_mine(&pool->synced.lock));
   struct cleat__http_handle **at = &pool->synced.idle;
   while (*at != NULL && *at != which)
@@ -222,20 +221,17 @@ static int start_watcher(struct cleat__http_pool *pool) {
   cleat__fork_close_in_child(pool->epoll);
   cleat__fork_close_in_child(pool->wake);
   cleat__fork_release();
-  if (pool->epoll < 0 || pool->wake < 0 ||
-      epoll_ctl(pool->epoll, EPOLL_CTL_ADD, pool->wake, &event) != 0)
+  if (pool->epoll < 0 || pool->wake < 0 || epoll_ctl(pool->epoll, EPOLL_CTL_ADD, pool->wake, &event) != 0)
     return errno;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure =
-      cleat__fault_point() ? EAGAIN : pthread_create(&pool->watcher, NULL, watcher_main, pool);
+  int failure = cleat__fault_point() ? EAGAIN : pthread_create(&pool->watcher, NULL, watcher_main, pool);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pool->watched = failure == 0;
   return failure;
 }
 
-cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **pool,
-                                  struct cleat_error *err) {
+cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **pool, struct cleat_error *err) {
   cleat_status status = cleat__fork_watch(err);
   if (status != CLEAT_OK)
     return status;

@@ -34,8 +34,7 @@ struct cleat__http_handle {
 struct cleat__http_pool;
 
 /* `keep_ms` 0: CLEAT__HTTP_KEEP_MS; negative: no handle is kept. Errors: NO_MEMORY, IO. */
-cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **pool,
-                                  struct cleat_error *err);
+cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **pool, struct cleat_error *err);
 
 /* Closes all idle connections. NULL is allowed. In a forked child it does nothing: the connections belong to the
  * parent, and the thread does not exist there. */

@@ -16,8 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define ENTRY_MAX \
-  300 /* longest entry of no_proxy: a host name, a port, and spare room; a longer one names no host */
+#define ENTRY_MAX 300 /* longest entry of no_proxy: a host name, a port, and spare room; a longer one names no host */
 
 /* ---- no_proxy ---- */
 
@@ -50,8 +49,8 @@ static bool is_in_range(char *range, char *slash, const char *host) {
   *slash = '\0';
   long bits = read_number(slash + 1);
   size_t size = read_address(range, first);
-  return size != 0 && read_address(host, address) == size && bits >= 0 &&
-         (size_t)bits <= size * 8 && has_same_bits(first, address, (size_t)bits);
+  return size != 0 && read_address(host, address) == size && bits >= 0 && (size_t)bits <= size * 8 &&
+         has_same_bits(first, address, (size_t)bits);
 }
 
 static bool is_below(const char *host, const char *domain) {
@@ -100,8 +99,7 @@ static bool is_named(char *entry, const char *host, unsigned port) {
 
 bool cleat__http_proxy_is_exception(const char *exceptions, const char *host, unsigned port) {
   static const char separators[] = ", \t\r\n";
-  for (const char *at = exceptions + strspn(exceptions, separators); *at != '\0';
-       at += strspn(at, separators)) {
+  for (const char *at = exceptions + strspn(exceptions, separators); *at != '\0'; at += strspn(at, separators)) {
     size_t length = strcspn(at, separators);
     char entry[ENTRY_MAX];
     if (length < sizeof entry) {
@@ -140,8 +138,7 @@ static void examine(struct cleat__http_proxy *proxy) {
   char *scheme = NULL, *host = NULL, *port = NULL;
   CURLU *parsed = curl_url();
   if (parsed != NULL &&
-      curl_url_set(parsed, CURLUPART_URL, proxy->url,
-                   CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) == CURLUE_OK &&
+      curl_url_set(parsed, CURLUPART_URL, proxy->url, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) == CURLUE_OK &&
       curl_url_get(parsed, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
       curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK) {
     (void)curl_url_get(parsed, CURLUPART_PORT, &port, 0);
@@ -169,8 +166,7 @@ static bool keep(const char *const *names, struct cleat__http_proxy *proxy) {
   return true;
 }
 
-cleat_status cleat__http_proxies_init(struct cleat__http_proxies *proxies,
-                                      struct cleat_error *err) {
+cleat_status cleat__http_proxies_init(struct cleat__http_proxies *proxies, struct cleat_error *err) {
   static const char *const http[] = {"http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", NULL};
   static const char *const https[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", NULL};
   static const char *const none[] = {"no_proxy", "NO_PROXY", NULL};
@@ -203,10 +199,8 @@ void cleat__http_proxies_clear(struct cleat__http_proxies *proxies) {
 /* ---- the choice ---- */
 
 cleat_status cleat__http_proxies_find(const struct cleat__http_proxies *proxies, const char *url,
-                                      const struct cleat__http_proxy **proxy,
-                                      struct cleat_error *err) {
-  const struct cleat__http_proxy *found =
-      strncmp(url, "https:", 6) == 0 ? &proxies->https : &proxies->http;
+                                      const struct cleat__http_proxy **proxy, struct cleat_error *err) {
+  const struct cleat__http_proxy *found = strncmp(url, "https:", 6) == 0 ? &proxies->https : &proxies->http;
   struct cleat__s3_endpoint target;
   char host[CLEAT__S3_HOST_MAX + 1];
   char origin[CLEAT__S3_HOST_MAX + 32];
@@ -222,15 +216,12 @@ cleat_status cleat__http_proxies_find(const struct cleat__http_proxies *proxies,
   if (status != CLEAT_OK)
     return status;
   bool bracketed = target.host[0] == '[';
-  snprintf(host, sizeof host, "%.*s", (int)strlen(target.host) - (bracketed ? 2 : 0),
-           target.host + bracketed);
+  snprintf(host, sizeof host, "%.*s", (int)strlen(target.host) - (bracketed ? 2 : 0), target.host + bracketed);
   if (cleat__s3_endpoint_is_loopback(&target) ||
-      (proxies->exceptions != NULL &&
-       cleat__http_proxy_is_exception(proxies->exceptions, host, target.port)))
+      (proxies->exceptions != NULL && cleat__http_proxy_is_exception(proxies->exceptions, host, target.port)))
     return CLEAT_OK;
   if (!found->valid) {
-    (void)cleat__error_set(err, CLEAT_INVALID, "%s does not hold the URL of a proxy",
-                           found->variable);
+    (void)cleat__error_set(err, CLEAT_INVALID, "%s does not hold the URL of a proxy", found->variable);
     cleat__error_hint(err, "set it to http://host:port, or name %s in NO_PROXY", target.host);
     return err->status;
   }

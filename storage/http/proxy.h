@@ -33,8 +33,7 @@ void cleat__http_proxies_clear(struct cleat__http_proxies *proxies);
 /* Sets *proxy to the proxy for an absolute URL, borrowed. NULL: none, as for all addresses of this machine.
  * Errors: INVALID (the variable does not hold the URL of a proxy), NO_MEMORY. */
 cleat_status cleat__http_proxies_find(const struct cleat__http_proxies *proxies, const char *url,
-                                      const struct cleat__http_proxy **proxy,
-                                      struct cleat_error *err);
+                                      const struct cleat__http_proxy **proxy, struct cleat_error *err);
 
 /* Whether the list of no_proxy names the host. An entry is its name or the name of a domain above it
  * ("corp.example", with or without a dot or "*." before it), its address, a range of addresses ("10.0.0.0/8"), each

@@ -31,16 +31,13 @@ static int64_t now_ms(void) {
 }
 
 static CURLcode code_of(CURLMcode code) {
-  return code == CURLM_OK              ? CURLE_OK
-         : code == CURLM_OUT_OF_MEMORY ? CURLE_OUT_OF_MEMORY
-                                       : CURLE_BAD_FUNCTION_ARGUMENT;
+  return code == CURLM_OK ? CURLE_OK : code == CURLM_OUT_OF_MEMORY ? CURLE_OUT_OF_MEMORY : CURLE_BAD_FUNCTION_ARGUMENT;
 }
 
 static CURLcode start(struct race *race, int which, CURL *curl) {
   assert(which == 0 || which == 1);
   assert(!race->running[which] && curl != NULL);
-  CURLMcode code =
-      cleat__fault_point() ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(race->multi, curl);
+  CURLMcode code = cleat__fault_point() ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(race->multi, curl);
   race->curls[which] = curl;
   race->running[which] = code == CURLM_OK;
   race->codes[which] = code_of(code);
@@ -71,8 +68,7 @@ static void on_end(struct race *race, int which, CURLcode code) {
   assert(race->running[which]);
   race->codes[which] = code;
   stop(race, which);
-  if (race->ops->relents(race->ctx, which, code) &&
-      start(race, which, race->curls[which]) == CURLE_OK)
+  if (race->ops->relents(race->ctx, which, code) && start(race, which, race->curls[which]) == CURLE_OK)
     return;
   if (race->ops->settles(race->ctx, which, code) || !race->running[1 - which])
     end_all(race, which);
@@ -114,10 +110,8 @@ static bool is_due(struct race *race) {
   return race->ops->is_due(race->ctx, elapsed_ms);
 }
 
-int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_ops *ops, void *ctx,
-                     CURLcode *code) {
-  struct race race = {
-      .multi = multi, .ops = ops, .ctx = ctx, .began_ms = now_ms(), .ask_ms = POLL_DUE_MS};
+int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_ops *ops, void *ctx, CURLcode *code) {
+  struct race race = {.multi = multi, .ops = ops, .ctx = ctx, .began_ms = now_ms(), .ask_ms = POLL_DUE_MS};
   bool may_second = ops->is_due != NULL;
   race.decided = start(&race, 0, first) != CURLE_OK;
   while (!race.decided) {

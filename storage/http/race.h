@@ -23,7 +23,6 @@ struct cleat__http_race_ops {
 
 /* Runs `first` to its end on `multi`, and leaves `multi` without handles. Returns which transfer counts, with its
  * code. The other one has ended too, or was stopped. */
-int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_ops *ops, void *ctx,
-                     CURLcode *code);
+int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_ops *ops, void *ctx, CURLcode *code);
 
 #endif

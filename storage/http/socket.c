@@ -12,8 +12,7 @@
 static void forget(struct cleat__http_sockets *sockets, size_t index) {
   assert(index < sockets->count);
   sockets->count--;
-  memmove(&sockets->open[index], &sockets->open[index + 1],
-          (sockets->count - index) * sizeof sockets->open[0]);
+  memmove(&sockets->open[index], &sockets->open[index + 1], (sockets->count - index) * sizeof sockets->open[0]);
 }
 
 static union cleat__http_address address_of(const struct curl_sockaddr *from) {
@@ -61,8 +60,7 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
 static bool is_ended(curl_socket_t socket) {
   struct tcp_info info = {0};
   socklen_t size = sizeof info;
-  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-         info.tcpi_state != TCP_ESTABLISHED;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state != TCP_ESTABLISHED;
 }
 
 static int on_close(void *ctx, curl_socket_t socket) {

@@ -25,7 +25,7 @@ struct cleat__http_sockets {
   union cleat__http_address peer;
   union cleat__http_address avoid; /* do not connect to this address; all zero: any address */
   unsigned opened, avoided;        /* counts for the running transfer */
-  bool ended; /* the other side had already closed the connection that was closed last */
+  bool ended;                      /* the other side had already closed the connection that was closed last */
 };
 
 /* Prepares one transfer. `avoid` may be NULL. */

@@ -45,12 +45,11 @@ static bool is_record(const struct cleat__http_tls *tls) {
 
 /* Not an alert that also comes from a server with an internal problem or during shutdown. */
 static bool is_refusal(const struct cleat__http_tls *tls) {
-  return tls->size == ALERT_BYTES && tls->last[0] == ALERT_FATAL &&
-         tls->last[1] != ALERT_INTERNAL_ERROR && tls->last[1] != ALERT_USER_CANCELED;
+  return tls->size == ALERT_BYTES && tls->last[0] == ALERT_FATAL && tls->last[1] != ALERT_INTERNAL_ERROR &&
+         tls->last[1] != ALERT_USER_CANCELED;
 }
 
-enum cleat__http_handshake cleat__http_tls_judge(const struct cleat__http_tls *tls,
-                                                 bool peer_ended) {
+enum cleat__http_handshake cleat__http_tls_judge(const struct cleat__http_tls *tls, bool peer_ended) {
   if (tls->size == HEADER_BYTES && !is_record(tls))
     return CLEAT__HTTP_HANDSHAKE_NOT_TLS;
   if (is_refusal(tls))

@@ -30,7 +30,6 @@ CURLcode cleat__http_tls_attach(struct cleat__http_tls *tls, CURL *curl);
 void cleat__http_tls_detach(CURL *curl);
 
 /* Finds the reason. `peer_ended`: the other side had closed the connection when libcurl gave up. Pure. */
-enum cleat__http_handshake cleat__http_tls_judge(const struct cleat__http_tls *tls,
-                                                 bool peer_ended);
+enum cleat__http_handshake cleat__http_tls_judge(const struct cleat__http_tls *tls, bool peer_ended);
 
 #endif

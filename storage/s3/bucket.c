@@ -31,8 +31,7 @@ static bool quotable(const char *bucket, const char *location) {
   return !strchr(location, '@') && !strchr(bucket, ':');
 }
 
-static cleat_status refuse(const char *bucket, const char *location, const char *fault,
-                           struct cleat_error *err) {
+static cleat_status refuse(const char *bucket, const char *location, const char *fault, struct cleat_error *err) {
   bool told = quotable(bucket, location);
   (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", told ? bucket : "…", fault);
   if (told)
@@ -76,11 +75,9 @@ static const char *fault_anywhere(const char *bucket, const char *location) {
   return is_address(bucket, tenant) ? "a bucket's name is not an IP address" : NULL;
 }
 
-cleat_status cleat__s3_bucket_check(const char *bucket, const char *location,
-                                    struct cleat_error *err) {
+cleat_status cleat__s3_bucket_check(const char *bucket, const char *location, struct cleat_error *err) {
   if (is_arn(bucket) && !strchr(location, '@')) {
-    (void)cleat__error_set(err, CLEAT_INVALID,
-                           "s3://arn:…: ARNs in place of a bucket are not supported");
+    (void)cleat__error_set(err, CLEAT_INVALID, "s3://arn:…: ARNs in place of a bucket are not supported");
     cleat__error_hint(err, "an access point has an alias, which ends in -s3alias; write "
                            "s3://alias/prefix");
     return err->status;
@@ -96,9 +93,8 @@ static const struct {
   const char *ending;
   const char *fault;
 } OTHERS[] = {
-    {"--x-s3",
-     "directory buckets (S3 Express One Zone) are not supported: they need credentials of "
-     "CreateSession, which Cleat does not request"},
+    {"--x-s3", "directory buckets (S3 Express One Zone) are not supported: they need credentials of "
+               "CreateSession, which Cleat does not request"},
     {"--xa-s3", "access points of directory buckets (S3 Express One Zone) are not supported: they "
                 "need credentials of CreateSession, which Cleat does not request"},
     {".mrap", "Multi-Region Access Points are not supported: their requests need a signature for "
@@ -127,8 +123,7 @@ static const char *fault_at_aws(const char *bucket) {
   return strstr(bucket, "..") ? "at AWS a bucket's name has no two dots in a row" : NULL;
 }
 
-cleat_status cleat__s3_bucket_check_aws(const char *bucket, const char *location,
-                                        struct cleat_error *err) {
+cleat_status cleat__s3_bucket_check_aws(const char *bucket, const char *location, struct cleat_error *err) {
   const char *fault = fault_of_ending(bucket);
   if (fault) {
     (void)refuse(bucket, location, fault, err);

@@ -15,12 +15,10 @@
 
 /* Refuses names that no store allows. `location` is everything after "s3://". An error repeats no part of it that
  * may be a key. INVALID. */
-cleat_status cleat__s3_bucket_check(const char *bucket, const char *location,
-                                    struct cleat_error *err);
+cleat_status cleat__s3_bucket_check(const char *bucket, const char *location, struct cleat_error *err);
 
 /* Refuses names that AWS does not allow, and AWS buckets that need more than a signed request. INVALID. */
-cleat_status cleat__s3_bucket_check_aws(const char *bucket, const char *location,
-                                        struct cleat_error *err);
+cleat_status cleat__s3_bucket_check_aws(const char *bucket, const char *location, struct cleat_error *err);
 
 /* Whether the name can be put in front of a host name; with `dots`, as several labels. A wildcard certificate covers
  * only one label. */

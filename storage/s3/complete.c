@@ -19,15 +19,13 @@ static cleat_status accept_completed(void *ctx, const struct cleat__http_reply *
                                      struct cleat__s3_reply_error *error, struct cleat_error *err) {
   char etag[CLEAT__ETAG_MAX];
   bool *unnamed = ctx;
-  cleat_status status = cleat__s3_xml_completed(cleat__buffer_text(&reply->text),
-                                                reply->text.length, etag, error, err);
+  cleat_status status = cleat__s3_xml_completed(cleat__buffer_text(&reply->text), reply->text.length, etag, error, err);
   *unnamed = status == CLEAT_OK && etag[0] == '\0' && error->code[0] == '\0';
   return status;
 }
 
 /* Combines the CRC-64/NVME of the whole object from those of its parts. False if a part has none. */
-static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
-                           char text[CLEAT__S3_CHECKSUM_TEXT]) {
+static bool whole_checksum(const struct cleat__stored_part *parts, size_t count, char text[CLEAT__S3_CHECKSUM_TEXT]) {
   uint64_t crc = 0;
   for (size_t i = 0; i < count; i++) {
     if (!parts[i].has_crc64nvme)
@@ -49,14 +47,13 @@ struct completion {
   const atomic_bool *cancel;
 };
 
-static cleat_status send_complete(const struct completion *completion, unsigned *failed_tries,
-                                  bool *unnamed, struct cleat_error *err) {
+static cleat_status send_complete(const struct completion *completion, unsigned *failed_tries, bool *unnamed,
+                                  struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
   const struct cleat__upload *upload = completion->upload;
   const struct cleat__buffer *body = completion->body;
   char size[24], crc[CLEAT__S3_CHECKSUM_TEXT];
-  bool has_crc =
-      s3->configs[0].crc64nvme && whole_checksum(completion->parts, completion->count, crc);
+  bool has_crc = s3->configs[0].crc64nvme && whole_checksum(completion->parts, completion->count, crc);
   snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
   struct cleat__span span = {body->data, body->length};
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
@@ -105,14 +102,11 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
 enum found { FOUND_NOTHING = 0, FOUND_IT, FOUND_OTHER_SIZE };
 
 /* Checks whether the object exists. Each attempt at a save uses keys of its own, so an object of this size is ours. */
-static cleat_status find_object(const struct completion *completion, enum found *found,
-                                struct cleat_error *err) {
+static cleat_status find_object(const struct completion *completion, enum found *found, struct cleat_error *err) {
   struct cleat__object object;
-  cleat_status status = cleat__s3_head(completion->store, completion->upload->key, &object,
-                                       cleat__call(completion->cancel, err));
-  *found = status != CLEAT_OK                        ? FOUND_NOTHING
-           : object.size == completion->upload->size ? FOUND_IT
-                                                     : FOUND_OTHER_SIZE;
+  cleat_status status =
+      cleat__s3_head(completion->store, completion->upload->key, &object, cleat__call(completion->cancel, err));
+  *found = status != CLEAT_OK ? FOUND_NOTHING : object.size == completion->upload->size ? FOUND_IT : FOUND_OTHER_SIZE;
   return cleat__object_is_absent(status, err) ? CLEAT_OK : status;
 }
 
@@ -142,8 +136,7 @@ static cleat_status complete_surely(const struct completion *completion, struct 
     cleat_status status = send_complete(completion, &failed_tries, &unnamed, err);
     in_doubt = in_doubt || failed_tries > 0 || unnamed || (unsized && status == CLEAT_OK);
     /* In doubt, a 404 without an error code is reason enough to check. */
-    bool gone = status != CLEAT_OK &&
-                (cleat__object_is_absent(status, err) || (in_doubt && err->http_status == 404));
+    bool gone = status != CLEAT_OK && (cleat__object_is_absent(status, err) || (in_doubt && err->http_status == 404));
     if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
       return status;
     cleat_status looked = find_object(completion, &found, &second);
@@ -161,10 +154,9 @@ static cleat_status complete_surely(const struct completion *completion, struct 
     }
     clock->wait_ms(clock->ctx, (int64_t)COMPLETE_FIRST_WAIT_MS << round, completion->cancel);
   }
-  return cleat__error_set(
-      err, CLEAT_STORE,
-      "CompleteMultipartUpload %s: the store reports success, but there is no object of %llu bytes",
-      upload->key, (unsigned long long)upload->size);
+  return cleat__error_set(err, CLEAT_STORE,
+                          "CompleteMultipartUpload %s: the store reports success, but there is no object of %llu bytes",
+                          upload->key, (unsigned long long)upload->size);
 }
 
 /* Leaves out the headers that this store refuses. It finds them by leaving them out one after the other, the least
@@ -175,17 +167,15 @@ static cleat_status complete_learning(struct completion *completion, struct clea
   struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
   const bool create_only = completion->upload->create_only;
   const unsigned known =
-      atomic_load(&s3->store.lacks) &
-      (CLEAT__STORE_NO_OBJECT_SIZE | (create_only ? CLEAT__STORE_NO_CREATE_ONLY : 0u));
+      atomic_load(&s3->store.lacks) & (CLEAT__STORE_NO_OBJECT_SIZE | (create_only ? CLEAT__STORE_NO_CREATE_ONLY : 0u));
   struct cleat_error refusal;
   bool refused = false;
   for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++) {
     bool guards = (trials[i] & CLEAT__STORE_NO_CREATE_ONLY) != 0;
     if ((trials[i] & known) != known || (guards && !create_only))
       continue;
-    cleat_status status = guards ? cleat__s3_check_free(s3, completion->upload->key,
-                                                        cleat__call(completion->cancel, err))
-                                 : CLEAT_OK;
+    cleat_status status =
+        guards ? cleat__s3_check_free(s3, completion->upload->key, cleat__call(completion->cancel, err)) : CLEAT_OK;
     if (status == CLEAT_EXISTS)
       cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
     completion->without = trials[i];
@@ -205,8 +195,7 @@ static cleat_status complete_learning(struct completion *completion, struct clea
 }
 
 static cleat_status complete_with(struct cleat__store *store, const struct cleat__upload *upload,
-                                  const struct cleat__stored_part *parts, size_t count,
-                                  struct cleat__call call) {
+                                  const struct cleat__stored_part *parts, size_t count, struct cleat__call call) {
   const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
   enum cleat__s3_named named = config->crc64nvme   ? CLEAT__S3_NAME_CRC64NVME
                                : config->checksums ? CLEAT__S3_NAME_CRC32C
@@ -230,26 +219,22 @@ done:
 }
 
 /* Whether the store holds the part that was sent, compared by checksum and not by ETag. */
-static bool is_same_part(const struct cleat__stored_part *part,
-                         const struct cleat__stored_part *held) {
+static bool is_same_part(const struct cleat__stored_part *part, const struct cleat__stored_part *held) {
   bool by_crc32c = part->has_crc32c && held->has_crc32c && part->crc32c == held->crc32c;
-  bool by_crc64nvme =
-      part->has_crc64nvme && held->has_crc64nvme && part->crc64nvme == held->crc64nvme;
+  bool by_crc64nvme = part->has_crc64nvme && held->has_crc64nvme && part->crc64nvme == held->crc64nvme;
   return part->number == held->number && part->size == held->size && (by_crc32c || by_crc64nvme);
 }
 
 /* Returns a copy of the parts with the ETags of ListParts. NULL if these are the same, if a part is not the one that
  * was sent, or if the store did not answer. */
-static struct cleat__stored_part *relist(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
+static struct cleat__stored_part *relist(struct cleat__store *store, const struct cleat__upload *upload,
                                          const struct cleat__stored_part *parts, size_t count,
                                          const atomic_bool *cancel) {
   struct cleat__stored_part *held = NULL;
   struct cleat_error ignored;
   size_t held_count = 0;
   bool changed = false, same = true;
-  if (cleat__s3_multipart_list_parts(store, upload, &held, &held_count,
-                                     cleat__call(cancel, &ignored)) != CLEAT_OK)
+  if (cleat__s3_multipart_list_parts(store, upload, &held, &held_count, cleat__call(cancel, &ignored)) != CLEAT_OK)
     return NULL;
   same = held_count == count;
   for (size_t i = 0; same && i < count; i++) {
@@ -263,8 +248,7 @@ static struct cleat__stored_part *relist(struct cleat__store *store,
   return held;
 }
 
-cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
-                                          const struct cleat__upload *upload,
+cleat_status cleat__s3_multipart_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                           const struct cleat__stored_part *parts, size_t count,
                                           struct cleat__call call) {
   cleat_status status = complete_with(store, upload, parts, count, call);

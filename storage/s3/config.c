@@ -56,8 +56,8 @@ static cleat_status set_names(struct cleat__s3_config *config, struct cleat_erro
   return config->root && config->display ? CLEAT_OK : no_memory(err, "the s3:// URL");
 }
 
-static cleat_status take_location(struct cleat__s3_config *config, struct sources *sources,
-                                  const char *text, struct cleat_error *err) {
+static cleat_status take_location(struct cleat__s3_config *config, struct sources *sources, const char *text,
+                                  struct cleat_error *err) {
   struct cleat__s3_location *location = &sources->location;
   cleat_status status = cleat__s3_location_read(location, text, err);
   if (status)
@@ -70,28 +70,25 @@ static cleat_status take_location(struct cleat__s3_config *config, struct source
 
 /* ---- The config file ---- */
 
-static cleat_status read_config_file(struct sources *sources, const char *profile,
-                                     struct cleat_error *err) {
-  cleat_status status =
-      cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &sources->config_path, err);
+static cleat_status read_config_file(struct sources *sources, const char *profile, struct cleat_error *err) {
+  cleat_status status = cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &sources->config_path, err);
   if (status || !sources->config_path)
     return status;
   const char *name = profile ? profile : environment("AWS_PROFILE");
-  status = cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_CONFIG,
-                                  name ? name : "default", &sources->profile, NULL, err);
+  status = cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_CONFIG, name ? name : "default",
+                                  &sources->profile, NULL, err);
   const char *services = status ? NULL : from_profile(sources, "services");
   if (!services || services[0] == '\0')
     return status;
-  return cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_SERVICES, services,
-                                &sources->services, NULL, err);
+  return cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_SERVICES, services, &sources->services, NULL,
+                                err);
 }
 
 /* ---- Choices ---- */
 
-static cleat_status unknown_value(struct cleat__s3_choice choice, const char *known,
-                                  struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is not one of %s", choice.value,
-                          choice.source, known);
+static cleat_status unknown_value(struct cleat__s3_choice choice, const char *known, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is not one of %s", choice.value, choice.source,
+                          known);
 }
 
 /* Accepts the names of AWS and those of other stores ("garage", "us_1"). The name becomes part of a host name. */
@@ -124,8 +121,7 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
   consider(&choice, from_profile(sources, "region"), "the AWS config file");
   consider(&choice, DEFAULT_REGION, "the default");
   if (!is_region(choice.value))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "region '%.100s' (from %s) is not a valid name of a region",
+    return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a valid name of a region",
                             choice.value, choice.source);
   config->region = cleat__strdup(choice.value);
   if (!config->region)
@@ -151,8 +147,7 @@ static void choose_variants(struct cleat__s3_config *config, const struct source
   const char *s3_dualstack = from_profile(sources, "s3.use_dualstack_endpoint");
   config->s3_variant.fips |= fips;
   config->sts_variant.fips |= fips;
-  config->s3_variant.dualstack =
-      dualstack || (s3_dualstack && strcasecmp(s3_dualstack, "true") == 0);
+  config->s3_variant.dualstack = dualstack || (s3_dualstack && strcasecmp(s3_dualstack, "true") == 0);
   config->sts_variant.dualstack = dualstack;
 }
 
@@ -165,27 +160,22 @@ static cleat_status choose_endpoint(struct cleat__s3_config *config, const struc
   if (!ignore || strcmp(ignore, "true") != 0) {
     consider(&choice, environment("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3");
     consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
-    consider(&choice, cleat__s3_profile_get(&sources->services, "s3.endpoint_url"),
-             "the AWS config file");
+    consider(&choice, cleat__s3_profile_get(&sources->services, "s3.endpoint_url"), "the AWS config file");
     consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
   }
   config->aws = choice.value == NULL;
   if (choice.value)
     return cleat__s3_endpoint_parse(choice.value, choice.source, endpoint, err);
-  return cleat__s3_partition_endpoint(config->region, CLEAT__S3_SERVICE_S3, config->s3_variant,
-                                      endpoint, err);
+  return cleat__s3_partition_endpoint(config->region, CLEAT__S3_SERVICE_S3, config->s3_variant, endpoint, err);
 }
 
 static cleat_status choose_style(struct cleat__s3_config *config, const struct sources *sources,
-                                 const struct cleat__s3_endpoint *endpoint,
-                                 struct cleat_error *err) {
+                                 const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
   static const char *const names[] = {"auto", "path", "virtual"};
   struct cleat__s3_choice choice = {0};
   enum cleat_addressing asked = sources->options->addressing;
-  if (asked != CLEAT_ADDRESSING_AUTO && asked != CLEAT_ADDRESSING_PATH &&
-      asked != CLEAT_ADDRESSING_VIRTUAL)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "option addressing is %d, which is not in enum cleat_addressing",
+  if (asked != CLEAT_ADDRESSING_AUTO && asked != CLEAT_ADDRESSING_PATH && asked != CLEAT_ADDRESSING_VIRTUAL)
+    return cleat__error_set(err, CLEAT_INVALID, "option addressing is %d, which is not in enum cleat_addressing",
                             (int)asked);
   consider(&choice, asked == CLEAT_ADDRESSING_AUTO ? NULL : names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_STYLE], "the URL");
@@ -193,8 +183,7 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
   consider(&choice, "auto", "the default");
   /* A name that cannot be part of a host goes into the path. A wildcard certificate does not cover dots. */
   if (strcmp(choice.value, "auto") == 0)
-    config->virtual_host =
-        cleat__s3_partition_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
+    config->virtual_host = cleat__s3_partition_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
   else if (strcmp(choice.value, "path") == 0)
     config->virtual_host = false;
   else if (strcmp(choice.value, "virtual") == 0)
@@ -214,8 +203,7 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
   return CLEAT_OK;
 }
 
-static cleat_status choose_ca(struct cleat__s3_config *config, const struct sources *sources,
-                              struct cleat_error *err) {
+static cleat_status choose_ca(struct cleat__s3_config *config, const struct sources *sources, struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->ca_file, "the options");
   consider(&choice, sources->location.values[CLEAT__SET_CA_FILE], "the URL");
@@ -240,13 +228,11 @@ static cleat_status choose_checksum(struct cleat__s3_config *config, const struc
   enum cleat_checksum asked = sources->options->checksum;
   struct cleat__s3_choice choice = {0};
   if ((unsigned)asked > CLEAT_CHECKSUM_OFF)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "option checksum is %d, which is not in enum cleat_checksum",
+    return cleat__error_set(err, CLEAT_INVALID, "option checksum is %d, which is not in enum cleat_checksum",
                             (int)asked);
   consider(&choice, names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_CHECKSUM], "the URL");
-  consider(&choice, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
-           "AWS_REQUEST_CHECKSUM_CALCULATION");
+  consider(&choice, environment("AWS_REQUEST_CHECKSUM_CALCULATION"), "AWS_REQUEST_CHECKSUM_CALCULATION");
   consider(&choice, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
   consider(&choice, "when_supported", "the default");
   /* when_supported and when_required are values of AWS that say when to send a checksum, and not which. */
@@ -260,15 +246,13 @@ static cleat_status choose_checksum(struct cleat__s3_config *config, const struc
 }
 
 static cleat_status choose_signing(struct cleat__s3_config *config, const struct sources *sources,
-                                   const struct cleat__s3_endpoint *endpoint,
-                                   struct cleat_error *err) {
+                                   const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
   static const char *const names[] = {NULL, "always", "never"};
   enum cleat_payload_signing asked = sources->options->payload_signing;
   struct cleat__s3_choice choice = {0};
   if ((unsigned)asked > CLEAT_PAYLOAD_SIGNING_NEVER)
-    return cleat__error_set(
-        err, CLEAT_INVALID,
-        "option payload_signing is %d, which is not in enum cleat_payload_signing", (int)asked);
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "option payload_signing is %d, which is not in enum cleat_payload_signing", (int)asked);
   consider(&choice, names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_PAYLOAD], "the URL");
   consider(&choice, "auto", "the default");
@@ -280,8 +264,7 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   else if (strcmp(choice.value, "auto") == 0)
     /* The body needs protection in transit: either a CRC that the store checks, over TLS or within this machine, or
      * a signed SHA-256. The SHA-256 costs about 0.5 CPU-s/GB. */
-    config->sign_payload =
-        !config->checksums || !(config->https || cleat__s3_endpoint_is_loopback(endpoint));
+    config->sign_payload = !config->checksums || !(config->https || cleat__s3_endpoint_is_loopback(endpoint));
   else
     return unknown_value(choice, "auto, always (signed), never (unsigned)", err);
   return CLEAT_OK;
@@ -296,8 +279,7 @@ static cleat_status choose_sts(struct cleat__s3_config *config, const struct sou
     return CLEAT_OK;
   consider(&choice, environment("AWS_ENDPOINT_URL_STS"), "AWS_ENDPOINT_URL_STS");
   consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
-  consider(&choice, cleat__s3_profile_get(&sources->services, "sts.endpoint_url"),
-           "the AWS config file");
+  consider(&choice, cleat__s3_profile_get(&sources->services, "sts.endpoint_url"), "the AWS config file");
   consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
   if (!choice.value)
     return CLEAT_OK;
@@ -327,12 +309,9 @@ static struct cleat__s3_choice option_or_url(const struct sources *sources, cons
 }
 
 static cleat_status choose_options(struct cleat__s3_config *config, const struct sources *sources,
-                                   const struct cleat__s3_endpoint *endpoint,
-                                   struct cleat_error *err) {
+                                   const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
   const struct cleat_client_options *options = sources->options;
-  const char *bucket_key = options->sse_bucket_key == 0  ? NULL
-                           : options->sse_bucket_key > 0 ? "true"
-                                                         : "false";
+  const char *bucket_key = options->sse_bucket_key == 0 ? NULL : options->sse_bucket_key > 0 ? "true" : "false";
   struct cleat__s3_wishes wishes = {
       .sse = option_or_url(sources, options->sse, CLEAT__SET_SSE),
       .kms_key_id = option_or_url(sources, options->sse_kms_key_id, CLEAT__SET_SSE_KMS_KEY_ID),
@@ -341,8 +320,7 @@ static cleat_status choose_options(struct cleat__s3_config *config, const struct
       .sse_c_key_file = option_or_url(sources, options->sse_c_key_file, CLEAT__SET_SSE_C_KEY_FILE),
       .storage_class = option_or_url(sources, options->storage_class, CLEAT__SET_STORAGE_CLASS),
       .tags = option_or_url(sources, options->tags, CLEAT__SET_TAGS),
-      .request_payer = option_or_url(sources, options->requester_pays ? "requester" : NULL,
-                                     CLEAT__SET_REQUEST_PAYER),
+      .request_payer = option_or_url(sources, options->requester_pays ? "requester" : NULL, CLEAT__SET_REQUEST_PAYER),
       .bucket_owner = option_or_url(sources, options->bucket_owner, CLEAT__SET_BUCKET_OWNER),
       .user_agent = option_or_url(sources, options->user_agent, CLEAT__SET_USER_AGENT),
       .confidential = endpoint->https || cleat__s3_endpoint_is_loopback(endpoint),
@@ -368,8 +346,8 @@ static char *path_of(const char *bucket, const struct cleat__s3_endpoint *endpoi
 }
 
 /* Fills host, port, host_header, base_url, base_path, endpoint, https from the endpoint. */
-static cleat_status set_target(struct cleat__s3_config *config,
-                               const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
+static cleat_status set_target(struct cleat__s3_config *config, const struct cleat__s3_endpoint *endpoint,
+                               struct cleat_error *err) {
   const char *scheme = endpoint->https ? "https" : "http";
   char port[16] = "";
   if (!cleat__s3_endpoint_default_port(endpoint))
@@ -377,10 +355,9 @@ static cleat_status set_target(struct cleat__s3_config *config,
   config->https = endpoint->https;
   config->port = endpoint->port;
   bool virtual_host = config->virtual_host;
-  config->host = cleat__strprintf("%s%s%s", virtual_host ? config->bucket : "",
-                                  virtual_host ? "." : "", endpoint->host);
-  config->base_path =
-      virtual_host ? cleat__strdup(endpoint->path) : path_of(config->bucket, endpoint);
+  config->host =
+      cleat__strprintf("%s%s%s", virtual_host ? config->bucket : "", virtual_host ? "." : "", endpoint->host);
+  config->base_path = virtual_host ? cleat__strdup(endpoint->path) : path_of(config->bucket, endpoint);
   config->endpoint = cleat__strprintf("%s://%s%s%s", scheme, endpoint->host, port, endpoint->path);
   if (!config->host || !config->base_path || !config->endpoint)
     return no_memory(err, "the endpoint");
@@ -389,8 +366,8 @@ static cleat_status set_target(struct cleat__s3_config *config,
   return config->host_header && config->base_url ? CLEAT_OK : no_memory(err, "the endpoint");
 }
 
-static cleat_status init(struct cleat__s3_config *config, struct sources *sources,
-                         const char *location, struct cleat_error *err) {
+static cleat_status init(struct cleat__s3_config *config, struct sources *sources, const char *location,
+                         struct cleat_error *err) {
   cleat_status status = take_location(config, sources, location, err);
   if (!status && sources->location.values[CLEAT__SET_PROFILE]) {
     config->profile = cleat__strdup(sources->location.values[CLEAT__SET_PROFILE]);
@@ -426,11 +403,9 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
 }
 
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
-                                   const struct cleat_client_options *options,
-                                   struct cleat_error *err) {
+                                   const struct cleat_client_options *options, struct cleat_error *err) {
   struct cleat__s3_config made = {0};
-  struct sources sources = {
-      .options = options, .profile = CLEAT__S3_PROFILE_INIT, .services = CLEAT__S3_PROFILE_INIT};
+  struct sources sources = {.options = options, .profile = CLEAT__S3_PROFILE_INIT, .services = CLEAT__S3_PROFILE_INIT};
   cleat_status status = init(&made, &sources, location, err);
   cleat__s3_location_clear(&sources.location);
   cleat__free(sources.config_path);
@@ -444,15 +419,15 @@ cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *
 }
 
 /* Copies the settings that do not depend on endpoint or region. *to owns what was copied, also after a failure. */
-static cleat_status copy_texts(const struct cleat__s3_config *from, const char *region,
-                               struct cleat__s3_config *to, struct cleat_error *err) {
+static cleat_status copy_texts(const struct cleat__s3_config *from, const char *region, struct cleat__s3_config *to,
+                               struct cleat_error *err) {
   to->bucket = cleat__strdup(from->bucket);
   to->prefix = cleat__strdup(from->prefix);
   to->region = cleat__strdup(region);
   to->ca_file = from->ca_file ? cleat__strdup(from->ca_file) : NULL;
   to->profile = from->profile ? cleat__strdup(from->profile) : NULL;
-  bool whole = to->bucket && to->prefix && to->region && (to->ca_file || !from->ca_file) &&
-               (to->profile || !from->profile);
+  bool whole =
+      to->bucket && to->prefix && to->region && (to->ca_file || !from->ca_file) && (to->profile || !from->profile);
   return whole ? set_names(to, err) : no_memory(err, "the settings of another region");
 }
 
@@ -470,11 +445,10 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
   struct cleat__s3_endpoint endpoint;
   cleat_status status = CLEAT_OK;
   if (!is_region(region))
-    return cleat__error_set(err, CLEAT_STORE, "%s: the store names an invalid region '%.100s'",
-                            config->display, region);
+    return cleat__error_set(err, CLEAT_STORE, "%s: the store names an invalid region '%.100s'", config->display,
+                            region);
   if (config->aws)
-    status = cleat__s3_partition_endpoint(region, CLEAT__S3_SERVICE_S3, config->s3_variant,
-                                          &endpoint, err);
+    status = cleat__s3_partition_endpoint(region, CLEAT__S3_SERVICE_S3, config->s3_variant, &endpoint, err);
   else
     status = cleat__s3_endpoint_parse(config->endpoint, "the settings", &endpoint, err);
   if (!status)

@@ -60,8 +60,7 @@ struct cleat__s3_config {
  * free it with cleat__s3_config_clear. Errors: INVALID (names what is wrong and what is allowed), IO, DENIED (config
  * file), NO_MEMORY. */
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
-                                   const struct cleat_client_options *options,
-                                   struct cleat_error *err);
+                                   const struct cleat_client_options *options, struct cleat_error *err);
 
 /* Fills *moved with a copy for another region, to follow a redirect. The caller guards the switch. `options` hold
  * for all regions and stay with the first configuration. */

@@ -44,8 +44,7 @@ static const struct {
     {"AllAccessDisabled", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
     {"AccountProblem", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
     {"InvalidAccessKeyId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},
-    {"XAdminUserNotFound",
-     {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}}, /* versitygw, 404 */
+    {"XAdminUserNotFound", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}}, /* versitygw, 404 */
     {"SignatureDoesNotMatch", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_SECRET_KEY}},
     {"InvalidToken", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
     {"InvalidTokenId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
@@ -133,14 +132,13 @@ static struct rule rule_for_status(int http_status) {
     break;
   }
   /* 500, 502, 503; 520 to 530 are of Cloudflare (R2); an unknown <Error> in a 200 is a late 500. */
-  if (http_status == 500 || http_status == 502 || http_status == 503 ||
-      (http_status >= 520 && http_status <= 530) || (http_status >= 200 && http_status < 300))
+  if (http_status == 500 || http_status == 502 || http_status == 503 || (http_status >= 520 && http_status <= 530) ||
+      (http_status >= 200 && http_status < 300))
     return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE};
   return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_NONE};
 }
 
-static struct rule rule_for_reply(int http_status, const char *code,
-                                  cleat_status precondition_status) {
+static struct rule rule_for_reply(int http_status, const char *code, cleat_status precondition_status) {
   if (code[0] == '\0' && http_status >= 200 && http_status < 300)
     return (struct rule){CLEAT__RETRY_DONE, CLEAT_OK, HINT_NONE};
   if (http_status == 412 || strcmp(code, "PreconditionFailed") == 0)
@@ -157,17 +155,15 @@ static struct rule rule_for_reply(int http_status, const char *code,
   /* A missing KMS key ("KMS.NotFoundException", or "kms:KeyNotFound" with 404 from MinIO) must not look like a
    * missing object: a job that finds no checkpoint may start from nothing. */
   if (strncasecmp(code, "kms", 3) == 0 && http_status >= 400 && http_status < 500)
-    return strstr(code, "Throttl") != NULL
-               ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
-               : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
+    return strstr(code, "Throttl") != NULL ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
+                                           : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
   /* Only the codes of S3 mean an absent object: a job that finds no checkpoint may start from nothing. */
   if (http_status == 404 && code[0] != '\0')
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_ENDPOINT};
   return rule_for_status(http_status);
 }
 
-static struct rule rule_for(const struct cleat__s3_result *result,
-                            cleat_status precondition_status) {
+static struct rule rule_for(const struct cleat__s3_result *result, cleat_status precondition_status) {
   switch (result->transport) {
   case CLEAT__TRANSPORT_OK:
     return rule_for_reply(result->http_status, result->code, precondition_status);
@@ -183,8 +179,7 @@ static struct rule rule_for(const struct cleat__s3_result *result,
   case CLEAT__TRANSPORT_BROKEN:
     return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE};
   case CLEAT__TRANSPORT_MALFORMED:
-    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE,
-                         result->other_xml ? HINT_DOCUMENT : HINT_ENDPOINT};
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, result->other_xml ? HINT_DOCUMENT : HINT_ENDPOINT};
   case CLEAT__TRANSPORT_CA:
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_CA};
   case CLEAT__TRANSPORT_CANCELLED:
@@ -206,8 +201,7 @@ static const char *or_text(const char *text, const char *otherwise) {
   return text && text[0] != '\0' ? text : otherwise;
 }
 
-static void hint_for_keys(enum hint hint, const struct cleat__s3_context *context,
-                          struct cleat_error *err) {
+static void hint_for_keys(enum hint hint, const struct cleat__s3_context *context, struct cleat_error *err) {
   const char *source = or_text(context->key_source, "the configured keys");
   if (hint == HINT_ACCESS_KEY)
     cleat__error_hint(err,
@@ -222,11 +216,10 @@ static void hint_for_keys(enum hint hint, const struct cleat__s3_context *contex
                       "are from %s): get new ones",
                       source);
   else
-    cleat__error_hint(
-        err,
-        "the keys from %s are not allowed to do this: check the policy of the user and of "
-        "bucket '%s'",
-        source, or_text(context->bucket, "?"));
+    cleat__error_hint(err,
+                      "the keys from %s are not allowed to do this: check the policy of the user and of "
+                      "bucket '%s'",
+                      source, or_text(context->bucket, "?"));
 }
 
 /* Texts of OpenSSL (through libcurl) for a failed handshake, and the advice for each. */
@@ -239,9 +232,8 @@ static const struct {
                          "enable TLS there"},
     {"has expired", "has an expired certificate: renew it there, or correct this machine's clock"},
     {"not yet valid", "has a certificate that is not valid yet: check this machine's clock"},
-    {"subject name",
-     "has a certificate for other host names: use one of those names in the endpoint "
-     "(AWS_ENDPOINT_URL)"},
+    {"subject name", "has a certificate for other host names: use one of those names in the endpoint "
+                     "(AWS_ENDPOINT_URL)"},
     {"issuer", "has a certificate of a CA that is not trusted here: set AWS_CA_BUNDLE (or ca_file) "
                "to the file of that CA"},
     {"self-signed", "has a certificate that is not trusted here: set AWS_CA_BUNDLE (or ca_file) to "
@@ -262,16 +254,14 @@ static void hint_for_tls(const char *message, const char *endpoint, struct cleat
 
 static void hint_for_endpoint(const char *endpoint, struct cleat_error *err) {
   bool plain = strncmp(endpoint, "http://", 7) == 0;
-  cleat__error_hint(err, "check that %s (AWS_ENDPOINT_URL) is right and reachable from here%s",
-                    endpoint, plain ? "; it may require TLS (https://)" : "");
+  cleat__error_hint(err, "check that %s (AWS_ENDPOINT_URL) is right and reachable from here%s", endpoint,
+                    plain ? "; it may require TLS (https://)" : "");
 }
 
-static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
-                           struct cleat_error *err) {
+static void hint_for_place(enum hint hint, const struct cleat__s3_context *context, struct cleat_error *err) {
   const char *endpoint = or_text(context->endpoint, "the endpoint");
   if (hint == HINT_REGION)
-    cleat__error_hint(err,
-                      "bucket '%s' is not in region '%s': set AWS_REGION to the bucket's region",
+    cleat__error_hint(err, "bucket '%s' is not in region '%s': set AWS_REGION to the bucket's region",
                       or_text(context->bucket, "?"), or_text(context->region, "?"));
   else if (hint == HINT_BUCKET)
     cleat__error_hint(err, "create bucket '%s' at %s, or check the URL and AWS_ENDPOINT_URL",
@@ -285,8 +275,7 @@ static void hint_for_place(enum hint hint, const struct cleat__s3_context *conte
 static void hint_for_rest(enum hint hint, struct cleat_error *err) {
   switch (hint) {
   case HINT_CLOCK:
-    cleat__error_hint(
-        err, "set this machine's clock: it differs from the clock of the store by over 15 minutes");
+    cleat__error_hint(err, "set this machine's clock: it differs from the clock of the store by over 15 minutes");
     break;
   case HINT_CA:
     cleat__error_hint(err, "check the file that AWS_CA_BUNDLE or the option ca_file names");
@@ -302,27 +291,23 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
                            "time_limit_s) to wait longer");
     break;
   case HINT_CHECKSUM:
-    cleat__error_hint(
-        err, "the body was damaged in transit, or the store computes another checksum: " NO_CHECKSUM
-             " leaves them out");
+    cleat__error_hint(err, "the body was damaged in transit, or the store computes another checksum: " NO_CHECKSUM
+                           " leaves them out");
     break;
   case HINT_LIST_CHECKSUM:
     cleat__error_hint(err, "the document was damaged in transit, or the store does not support "
                            "checksums in a list of parts: " NO_CHECKSUM " leaves them out");
     break;
   case HINT_KMS:
-    cleat__error_hint(
-        err, "the KMS key must exist and be enabled, and you need permission to use it: check "
-             "sse_kms_key_id, the key's policy, and the bucket's default encryption");
+    cleat__error_hint(err, "the KMS key must exist and be enabled, and you need permission to use it: check "
+                           "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_NO_CHECKSUM:
     cleat__error_hint(err, "some stores do not support checksum headers: " NO_CHECKSUM
                            " leaves them out, and bodies are signed instead");
     break;
   case HINT_DOCUMENT:
-    cleat__error_hint(
-        err,
-        "the store does not answer this request as S3 does: 'cleat doctor' shows what it supports");
+    cleat__error_hint(err, "the store does not answer this request as S3 does: 'cleat doctor' shows what it supports");
     break;
   case HINT_PROXY:
     cleat__error_hint(err, "check HTTPS_PROXY or HTTP_PROXY, with user and password if the proxy "
@@ -387,10 +372,9 @@ static const char *transport_text(enum cleat__transport transport) {
 
 /* The texts of Go's net/http, nginx and Apache. Other servers just close the connection. */
 bool cleat__s3_wants_tls(int http_status, const char *text) {
-  return http_status == 400 &&
-         (strstr(text, "HTTP request to an HTTPS server") != NULL ||
-          strstr(text, "plain HTTP request was sent to HTTPS port") != NULL ||
-          strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
+  return http_status == 400 && (strstr(text, "HTTP request to an HTTPS server") != NULL ||
+                                strstr(text, "plain HTTP request was sent to HTTPS port") != NULL ||
+                                strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
 }
 
 /* Element names of S3 begin with a capital letter. Those of web pages do not, or are "HTML". */
@@ -410,16 +394,15 @@ static bool is_retryable(enum cleat__retry_class class) {
 }
 
 /* Writes " (HTTP 503, request abc, after 7 tries until the time limit)", without the unknown parts. */
-static void describe(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
-                     char *text, size_t size) {
+static void describe(const struct cleat__s3_result *result, const struct cleat__s3_context *context, char *text,
+                     size_t size) {
   char parts[3][160] = {"", "", ""};
   if (result->http_status)
     snprintf(parts[0], sizeof parts[0], "HTTP %d", result->http_status);
   if (result->request_id[0] != '\0')
     snprintf(parts[1], sizeof parts[1], "request %.100s", result->request_id);
   if (context->tries > 1 || context->stop == CLEAT__RETRY_STOP_BUDGET)
-    snprintf(parts[2], sizeof parts[2], "after %u %s%s", context->tries,
-             context->tries == 1 ? "try" : "tries",
+    snprintf(parts[2], sizeof parts[2], "after %u %s%s", context->tries, context->tries == 1 ? "try" : "tries",
              context->stop == CLEAT__RETRY_STOP_BUDGET ? " until the time limit" : "");
   text[0] = '\0';
   size_t used = 0;
@@ -454,30 +437,26 @@ static bool may_mean_checksum(const struct cleat__s3_result *result) {
   return false;
 }
 
-void cleat__s3_result_tell(const struct cleat__s3_result *result,
-                           char text[CLEAT__S3_RESULT_TEXT]) {
+void cleat__s3_result_tell(const struct cleat__s3_result *result, char text[CLEAT__S3_RESULT_TEXT]) {
   const char *code = or_text(result->code, ""), *message = or_text(result->message, "");
   char status[24] = "";
   if (result->http_status != 0)
     snprintf(status, sizeof status, "HTTP %d", result->http_status);
   bool told = status[0] != '\0' || code[0] != '\0';
-  snprintf(text, CLEAT__S3_RESULT_TEXT, "%s%s%s%s%s", status,
-           status[0] != '\0' && code[0] != '\0' ? " " : "", code,
+  snprintf(text, CLEAT__S3_RESULT_TEXT, "%s%s%s%s%s", status, status[0] != '\0' && code[0] != '\0' ? " " : "", code,
            told && message[0] != '\0' ? ": " : "", message);
 }
 
-cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
-                                 const struct cleat__s3_context *context, struct cleat_error *err) {
-  struct rule rule =
-      rule_for(result, context->precondition_status ? context->precondition_status : CLEAT_EXISTS);
+cleat_status cleat__s3_error_set(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
+                                 struct cleat_error *err) {
+  struct rule rule = rule_for(result, context->precondition_status ? context->precondition_status : CLEAT_EXISTS);
   if (context->stop == CLEAT__RETRY_STOP_CANCELLED)
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
   if (rule.status == CLEAT_OK) /* a bug of the caller must not look like a success */
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
   if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
     rule.hint = HINT_ENDPOINT;
-  if (rule.hint == HINT_NONE && context->checksum && rule.class == CLEAT__RETRY_FATAL &&
-      may_mean_checksum(result))
+  if (rule.hint == HINT_NONE && context->checksum && rule.class == CLEAT__RETRY_FATAL && may_mean_checksum(result))
     rule.hint = HINT_NO_CHECKSUM;
   if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
     rule.hint = HINT_TIME_LIMIT;
@@ -491,9 +470,8 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
   const char *message = or_text(result->message, "");
   char details[512];
   describe(result, context, details, sizeof details);
-  (void)cleat__error_set(err, rule.status, "%s%s%s: %s%s%s%s", context->operation,
-                         context->target ? " " : "", or_text(context->target, ""), what,
-                         message[0] != '\0' ? ": " : "", message, details);
+  (void)cleat__error_set(err, rule.status, "%s%s%s: %s%s%s%s", context->operation, context->target ? " " : "",
+                         or_text(context->target, ""), what, message[0] != '\0' ? ": " : "", message, details);
   err->retryable = is_retryable(rule.class);
   err->http_status = result->http_status;
   snprintf(err->s3_code, sizeof err->s3_code, "%s", code);

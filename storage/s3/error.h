@@ -63,7 +63,7 @@ struct cleat__s3_context {
  *   EntityTooLarge, KeyTooLongError                                 LIMIT
  *   NotImplemented, 501, MethodNotAllowed, 405                      UNSUPPORTED
  *   all other replies                                               STORE */
-cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
-                                 const struct cleat__s3_context *context, struct cleat_error *err);
+cleat_status cleat__s3_error_set(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
+                                 struct cleat_error *err);
 
 #endif

@@ -11,16 +11,15 @@ struct listing {
   struct cleat__list_page page;
 };
 
-static cleat_status accept_list(void *ctx, const struct cleat__http_reply *reply,
-                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_list(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                struct cleat_error *err) {
   struct listing *listing = ctx;
   (void)error;
-  return cleat__s3_xml_list(cleat__buffer_text(&reply->text), reply->text.length, listing->root,
-                            &listing->form, &listing->page, err);
+  return cleat__s3_xml_list(cleat__buffer_text(&reply->text), reply->text.length, listing->root, &listing->form,
+                            &listing->page, err);
 }
 
-static size_t list_query(const char *prefix, bool delimited, const char *after,
-                         struct cleat__s3_pair *query) {
+static size_t list_query(const char *prefix, bool delimited, const char *after, struct cleat__s3_pair *query) {
   size_t count = 0;
   query[count++] = (struct cleat__s3_pair){"list-type", "2"};
   query[count++] = (struct cleat__s3_pair){"encoding-type", "url"};
@@ -33,9 +32,8 @@ static size_t list_query(const char *prefix, bool delimited, const char *after,
   return count;
 }
 
-cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited,
-                            const char *after, struct cleat__list_page *page,
-                            struct cleat__call call) {
+cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                            struct cleat__list_page *page, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct listing listing = {.root = s3->configs[0].root, .form = {cleat__s3_known_keys(s3), NULL}};
   struct cleat__s3_pair query[6];
@@ -47,8 +45,7 @@ cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool
                                       .kind = CLEAT__S3_LIST,
                                       .method = "GET",
                                       .query = query,
-                                      .query_count =
-                                          list_query(full_prefix, delimited, after, query),
+                                      .query_count = list_query(full_prefix, delimited, after, query),
                                       .text_cap = CLEAT__XML_MAX,
                                       .accept = accept_list,
                                       .accept_ctx = &listing};

@@ -22,8 +22,7 @@ static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
   char known[sizeof err->hint - 16] = "";
   size_t length = 0;
   for (size_t i = 0; i < CLEAT__SET_COUNT && length < sizeof known; i++)
-    length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
-                               SETTING_NAMES[i]);
+    length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "", SETTING_NAMES[i]);
   (void)cleat__error_set(err, CLEAT_INVALID, "unknown option '%.100s' in the s3:// URL", name);
   cleat__error_hint(err, "known options: %s", known);
   return err->status;
@@ -32,13 +31,11 @@ static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
 /* Keys are refused, because URLs end up in process lists, shell histories and logs. */
 static cleat_status key_in_url(const char *name, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "option '%s': a key must not be in a URL", name);
-  cleat__error_hint(
-      err, "put the key into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
+  cleat__error_hint(err, "put the key into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
   return err->status;
 }
 
-static cleat_status read_setting(struct cleat__s3_location *location, char *pair,
-                                 struct cleat_error *err) {
+static cleat_status read_setting(struct cleat__s3_location *location, char *pair, struct cleat_error *err) {
   char *equal = strchr(pair, '=');
   if (equal)
     *equal = '\0';
@@ -56,14 +53,12 @@ static cleat_status read_setting(struct cleat__s3_location *location, char *pair
   if (location->values[i])
     return cleat__error_set(err, CLEAT_INVALID, "option '%s' appears twice in the s3:// URL", pair);
   if (!cleat__s3_decode(equal + 1, false))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "option '%s' in the s3:// URL has an invalid %%-escape", pair);
+    return cleat__error_set(err, CLEAT_INVALID, "option '%s' in the s3:// URL has an invalid %%-escape", pair);
   location->values[i] = equal + 1;
   return CLEAT_OK;
 }
 
-static cleat_status read_query(struct cleat__s3_location *location, const char *query,
-                               struct cleat_error *err) {
+static cleat_status read_query(struct cleat__s3_location *location, const char *query, struct cleat_error *err) {
   location->query = cleat__strdup(query);
   if (!location->query)
     return no_memory(err);
@@ -80,8 +75,8 @@ static cleat_status read_query(struct cleat__s3_location *location, const char *
   return CLEAT_OK;
 }
 
-static cleat_status read_prefix(struct cleat__s3_location *location, const char *text,
-                                size_t length, struct cleat_error *err) {
+static cleat_status read_prefix(struct cleat__s3_location *location, const char *text, size_t length,
+                                struct cleat_error *err) {
   while (length > 0 && text[length - 1] == '/')
     length--;
   location->prefix = cleat__strndup(text, length);
@@ -92,16 +87,14 @@ static cleat_status read_prefix(struct cleat__s3_location *location, const char 
   /* Text before an '@' may be part of a key. */
   const char *bucket = memchr(text, '@', length) ? "…" : location->bucket;
   if (length > CLEAT__S3_PREFIX_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes", bucket,
-                            CLEAT__S3_PREFIX_MAX);
+    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes", bucket, CLEAT__S3_PREFIX_MAX);
   cleat_status status = cleat__key_check(location->prefix, err);
   if (status)
     cleat__error_context(err, "the prefix in s3://%s/…", bucket);
   return status;
 }
 
-cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const char *text,
-                                     struct cleat_error *err) {
+cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const char *text, struct cleat_error *err) {
   size_t path = strcspn(text, "?");
   size_t bucket = strcspn(text, "/?");
   location->bucket = cleat__strndup(text, bucket);

@@ -34,8 +34,7 @@ struct cleat__s3_location {
 
 /* Parses "bucket[/prefix][?name=value&…]". The caller zeroes *location before, and clears it in every case. The name
  * of the bucket is checked by the rules of all stores (s3/bucket.h). Errors: INVALID, NO_MEMORY. */
-cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const char *text,
-                                     struct cleat_error *err);
+cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const char *text, struct cleat_error *err);
 
 void cleat__s3_location_clear(struct cleat__s3_location *location);
 

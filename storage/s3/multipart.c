@@ -28,10 +28,9 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
   /* If Create does not name the algorithm, the store does not keep the checksums of the parts. The type of CRC-32C
    * is COMPOSITE by default. CRC-64/NVME supports only FULL_OBJECT. */
   const struct cleat__s3_config *config = &s3->configs[0];
-  struct cleat__s3_pair headers[] = {
-      {"content-type", content_type != NULL ? content_type : "application/octet-stream"},
-      {"x-amz-checksum-algorithm", config->crc64nvme ? "CRC64NVME" : "CRC32C"},
-      {"x-amz-checksum-type", "FULL_OBJECT"}};
+  struct cleat__s3_pair headers[] = {{"content-type", content_type != NULL ? content_type : "application/octet-stream"},
+                                     {"x-amz-checksum-algorithm", config->crc64nvme ? "CRC64NVME" : "CRC32C"},
+                                     {"x-amz-checksum-type", "FULL_OBJECT"}};
   struct cleat__s3_request request = {.operation = "CreateMultipartUpload",
                                       .kind = CLEAT__S3_CREATE,
                                       .method = "POST",
@@ -58,8 +57,8 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
 
 /* ---- part ---- */
 
-static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply,
-                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                struct cleat_error *err) {
   (void)ctx;
   (void)error;
   if (reply->etag[0] == '\0')
@@ -73,9 +72,9 @@ struct body {
   const struct cleat__feed *feed;
 };
 
-static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                              const struct body *body, const struct cleat__s3_checksum *checksum,
-                              struct cleat__stored_part *part, struct cleat__call call) {
+static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *upload, const struct body *body,
+                              const struct cleat__s3_checksum *checksum, struct cleat__stored_part *part,
+                              struct cleat__call call) {
   char number[NUMBER_TEXT], operation[32];
   snprintf(number, sizeof number, "%u", part->number);
   snprintf(operation, sizeof operation, "UploadPart %u", part->number);
@@ -111,16 +110,15 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
   return status == CLEAT_OK ? CLEAT_OK : call.err->status;
 }
 
-cleat_status cleat__s3_multipart_part(struct cleat__store *store,
-                                      const struct cleat__upload *upload, struct cleat__spans body,
-                                      struct cleat__stored_part *part, struct cleat__call call) {
+cleat_status cleat__s3_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
+                                      struct cleat__spans body, struct cleat__stored_part *part,
+                                      struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_checksum checksum = {.count = 0};
   struct body sent = {.spans = body};
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (part->has_crc32c || part->has_crc64nvme)
-    cleat__s3_checksum_header(s3, body, part->crc32c, part->wrong_checksum, &part->crc64nvme,
-                              &checksum);
+    cleat__s3_checksum_header(s3, body, part->crc32c, part->wrong_checksum, &part->crc64nvme, &checksum);
   return send_part(s3, upload, &sent, &checksum, part, call);
 }
 
@@ -138,14 +136,14 @@ static cleat_status take_crc64(void *ctx, const void *bytes, size_t size, struct
 
 /* Computes the CRC-64/NVME in an extra pass over the feed. */
 static cleat_status feed_checksum(const struct cleat__s3 *s3, const struct cleat__feed *feed,
-                                  struct cleat__stored_part *part,
-                                  struct cleat__s3_checksum *checksum, struct cleat__call call) {
+                                  struct cleat__stored_part *part, struct cleat__s3_checksum *checksum,
+                                  struct cleat__call call) {
   struct crc64 crc64 = {.tables = s3->crc64};
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (!part->has_crc64nvme) {
     if (part->has_crc32c)
-      cleat__s3_checksum_header(s3, cleat__spans(NULL, 0), part->crc32c, part->wrong_checksum,
-                                &part->crc64nvme, checksum);
+      cleat__s3_checksum_header(s3, cleat__spans(NULL, 0), part->crc32c, part->wrong_checksum, &part->crc64nvme,
+                                checksum);
     return CLEAT_OK;
   }
   cleat_status status = cleat__feed_each(feed, take_crc64, &crc64, call);
@@ -158,10 +156,9 @@ static cleat_status feed_checksum(const struct cleat__s3 *s3, const struct cleat
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
-                                      const struct cleat__upload *upload,
-                                      const struct cleat__feed *feed,
-                                      struct cleat__stored_part *part, struct cleat__call call) {
+cleat_status cleat__s3_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                      const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                      struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_checksum checksum = {.count = 0};
   struct body sent = {.feed = feed};
@@ -173,8 +170,7 @@ cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
 
 /* ---- abort ---- */
 
-static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                               struct cleat__call call) {
+static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload *upload, struct cleat__call call) {
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "AbortMultipartUpload",
                                       .kind = CLEAT__S3_ABORT,
@@ -193,8 +189,8 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
 }
 
 /* Sets *left to the number of parts that the store still holds; 0 if it cannot tell. */
-static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload,
-                                size_t *left, struct cleat__call call) {
+static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload, size_t *left,
+                                struct cleat__call call) {
   struct cleat__stored_part *parts = NULL;
   cleat_status status = cleat__s3_multipart_list_parts(store, upload, &parts, left, call);
   cleat__free(parts);
@@ -206,8 +202,7 @@ static cleat_status count_parts(struct cleat__store *store, const struct cleat__
   return status;
 }
 
-cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
-                                       const struct cleat__upload *upload,
+cleat_status cleat__s3_multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                        struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   const struct cleat__clock *clock = s3->retry.clock;
@@ -225,7 +220,6 @@ cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
       return CLEAT_OK;
     clock->wait_ms(clock->ctx, (int64_t)ABORT_FIRST_WAIT_MS << round, call.cancel);
   }
-  return cleat__error_set(call.err, CLEAT_STORE,
-                          "AbortMultipartUpload %s: the store still holds %zu parts of it",
+  return cleat__error_set(call.err, CLEAT_STORE, "AbortMultipartUpload %s: the store still holds %zu parts of it",
                           upload->key, left);
 }

@@ -16,8 +16,8 @@
 /* ---- put ---- */
 
 /* Gateways and proxies may answer 200 to anything. Without an ETag, nothing was stored. */
-static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
-                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                struct cleat_error *err) {
   (void)ctx;
   (void)error;
   if (reply->etag[0] == '\0')
@@ -25,9 +25,8 @@ static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply
   return CLEAT_OK;
 }
 
-void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body,
-                               uint32_t crc32c, bool wrong, uint64_t *crc64nvme,
-                               struct cleat__s3_checksum *checksum) {
+void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body, uint32_t crc32c, bool wrong,
+                               uint64_t *crc64nvme, struct cleat__s3_checksum *checksum) {
   checksum->count = s3->configs[0].checksums ? 1 : 0;
   if (checksum->count == 0)
     return;
@@ -45,12 +44,10 @@ void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans b
   checksum->header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", checksum->text};
 }
 
-static size_t put_headers(const struct cleat__put_options *options,
-                          struct cleat__s3_pair *headers) {
+static size_t put_headers(const struct cleat__put_options *options, struct cleat__s3_pair *headers) {
   size_t count = 0;
   const char *type = options->content_type;
-  headers[count++] =
-      (struct cleat__s3_pair){"content-type", type != NULL ? type : "application/octet-stream"};
+  headers[count++] = (struct cleat__s3_pair){"content-type", type != NULL ? type : "application/octet-stream"};
   if (options->condition == CLEAT__PUT_CREATE_ONLY)
     headers[count++] = (struct cleat__s3_pair){"if-none-match", "*"};
   if (options->condition == CLEAT__PUT_IF_MATCH)
@@ -59,16 +56,13 @@ static size_t put_headers(const struct cleat__put_options *options,
 }
 
 cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
-                                       const struct cleat__http_reply *reply,
-                                       struct cleat_error *err) {
+                                       const struct cleat__http_reply *reply, struct cleat_error *err) {
   const struct cleat__s3_config *config = &s3->configs[0];
-  const char *asked = config->options.values[CLEAT__S3_SSE] != NULL
-                          ? config->options.values[CLEAT__S3_SSE]
-                          : config->options.values[CLEAT__S3_SSE_C_ALGORITHM];
+  const char *asked = config->options.values[CLEAT__S3_SSE] != NULL ? config->options.values[CLEAT__S3_SSE]
+                                                                    : config->options.values[CLEAT__S3_SSE_C_ALGORITHM];
   if (asked == NULL || strcmp(reply->encryption, asked) == 0)
     return CLEAT_OK;
-  (void)cleat__error_set(err, CLEAT_UNSUPPORTED,
-                         "s3://%s/%s%s: the store did not encrypt it with %s as requested",
+  (void)cleat__error_set(err, CLEAT_UNSUPPORTED, "s3://%s/%s%s: the store did not encrypt it with %s as requested",
                          config->bucket, config->root, key, asked);
   cleat__error_hint(err,
                     "%s does not support this encryption: save there without sse and SSE-C key, or "
@@ -85,25 +79,24 @@ cleat_status cleat__s3_put(struct cleat__store *store, const char *key, struct c
   struct cleat__s3_checksum checksum;
   uint64_t crc64nvme = 0;
   size_t header_count = put_headers(options, headers);
-  cleat__s3_checksum_header(s3, body, options->crc32c, options->wrong_checksum, &crc64nvme,
-                            &checksum);
+  cleat__s3_checksum_header(s3, body, options->crc32c, options->wrong_checksum, &crc64nvme, &checksum);
   if (checksum.count > 0)
     headers[header_count++] = checksum.header;
-  struct cleat__s3_request request = {
-      .operation = "PUT",
-      .kind = CLEAT__S3_PUT,
-      .method = "PUT",
-      .key = key,
-      .headers = headers,
-      .header_count = header_count,
-      .has_body = true,
-      .body = body,
-      .text_cap = CLEAT__S3_TEXT_IGNORED,
-      .grace_ms = CLEAT__S3_GRACE_MS,
-      .repeatable = options->condition == CLEAT__PUT_ALWAYS,
-      .accept = accept_etag,
-      .failed_tries = options->failed_tries,
-      .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
+  struct cleat__s3_request request = {.operation = "PUT",
+                                      .kind = CLEAT__S3_PUT,
+                                      .method = "PUT",
+                                      .key = key,
+                                      .headers = headers,
+                                      .header_count = header_count,
+                                      .has_body = true,
+                                      .body = body,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED,
+                                      .grace_ms = CLEAT__S3_GRACE_MS,
+                                      .repeatable = options->condition == CLEAT__PUT_ALWAYS,
+                                      .accept = accept_etag,
+                                      .failed_tries = options->failed_tries,
+                                      .precondition_status =
+                                          options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   if (status == CLEAT_OK)
@@ -137,13 +130,13 @@ static bool read_content_range(const char *text, uint64_t *first, uint64_t *last
 }
 
 /* Refuses a reply with other bytes than the requested range. */
-static cleat_status accept_range(void *ctx, const struct cleat__http_reply *reply,
-                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_range(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                 struct cleat_error *err) {
   const struct range *range = ctx;
   uint64_t first = 0, last = 0;
   (void)error;
-  if (reply->status == 206 && (!read_content_range(reply->content_range, &first, &last) ||
-                               last - first + 1 != reply->body_bytes))
+  if (reply->status == 206 &&
+      (!read_content_range(reply->content_range, &first, &last) || last - first + 1 != reply->body_bytes))
     return cleat__error_set(err, CLEAT_FORMAT, "the reply's Content-Range is missing or wrong");
   /* Not an object, but probably a page from a gateway or proxy. */
   if (reply->status == 200 && reply->etag[0] == '\0')
@@ -151,15 +144,14 @@ static cleat_status accept_range(void *ctx, const struct cleat__http_reply *repl
   if ((reply->status != 206 && reply->status != 200) || first != range->offset)
     return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the requested range");
   if (reply->body_bytes < range->length)
-    return cleat__error_set(err, CLEAT_INTEGRITY,
-                            "the object has only %llu bytes after offset %llu, expected %llu",
-                            (unsigned long long)reply->body_bytes,
-                            (unsigned long long)range->offset, (unsigned long long)range->length);
+    return cleat__error_set(err, CLEAT_INTEGRITY, "the object has only %llu bytes after offset %llu, expected %llu",
+                            (unsigned long long)reply->body_bytes, (unsigned long long)range->offset,
+                            (unsigned long long)range->length);
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset,
-                           struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
+cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                           uint32_t *crc32c, struct cleat__call call) {
   struct range range = {offset, cleat__spans_length(into)};
   struct cleat__http_reply reply;
   char text[8 + 2 * NUMBER_TEXT];
@@ -214,8 +206,8 @@ static bool has_its_checksum(const struct cleat__s3 *s3, const struct cleat__htt
 }
 
 /* Accepts a document only if it is complete and unchanged. */
-static cleat_status accept_small(void *ctx, const struct cleat__http_reply *reply,
-                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_small(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                 struct cleat_error *err) {
   if (reply->status != 200)
     return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the whole object");
   if (reply->content_length < 0 && reply->transfer_encoding[0] == '\0')
@@ -223,15 +215,14 @@ static cleat_status accept_small(void *ctx, const struct cleat__http_reply *repl
   if (!has_its_checksum(ctx, reply)) {
     /* The same code that a store answers if the body it received was damaged. */
     snprintf(error->code, sizeof error->code, "BadDigest");
-    snprintf(error->message, sizeof error->message,
-             "the received bytes differ from the stored ones");
+    snprintf(error->message, sizeof error->message, "the received bytes differ from the stored ones");
     return CLEAT_OK;
   }
   return accept_etag(NULL, reply, error, err);
 }
 
-cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                 struct cleat__small *small, struct cleat__call call) {
+cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap, struct cleat__small *small,
+                                 struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_pair headers[] = {{"x-amz-checksum-mode", "ENABLED"}};
   struct cleat__http_reply reply;
@@ -265,8 +256,8 @@ done:
 
 /* ---- head ---- */
 
-static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply,
-                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                struct cleat_error *err) {
   if (reply->content_length < 0)
     return cleat__error_set(err, CLEAT_FORMAT, "the reply has no Content-Length");
   return accept_etag(ctx, reply, error, err);
@@ -276,8 +267,7 @@ static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply
 static void read_checksum(const char *text, struct cleat__object *object) {
   char base64[9];
   char *end = NULL;
-  if (snprintf(base64, sizeof base64, "%s", text) < 8 ||
-      !cleat__crc32c_unbase64(base64, &object->crc32c))
+  if (snprintf(base64, sizeof base64, "%s", text) < 8 || !cleat__crc32c_unbase64(base64, &object->crc32c))
     return;
   if (text[8] == '\0') {
     object->checksum = CLEAT__OBJECT_CHECKSUM_WHOLE;
@@ -290,8 +280,8 @@ static void read_checksum(const char *text, struct cleat__object *object) {
   }
 }
 
-cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
-                            struct cleat__object *object, struct cleat__call call) {
+cleat_status cleat__s3_head(struct cleat__store *store, const char *key, struct cleat__object *object,
+                            struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__http_reply reply;
   struct cleat__s3_pair mode = {"x-amz-checksum-mode", "ENABLED"};
@@ -316,8 +306,7 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
 
 /* S3 answers 204 without a body. A gateway that answers 200 for an unreachable store sends a page. */
 cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
-                                      struct cleat__s3_reply_error *error,
-                                      struct cleat_error *err) {
+                                      struct cleat__s3_reply_error *error, struct cleat_error *err) {
   (void)ctx;
   (void)error;
   if (reply->status != 204 && reply->body_bytes > 0)
@@ -325,8 +314,7 @@ cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply 
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
-                              struct cleat__call call) {
+cleat_status cleat__s3_remove(struct cleat__store *store, const char *key, struct cleat__call call) {
   struct cleat__http_reply reply;
   struct cleat_error problem;
   struct cleat__s3_request request = {.operation = "DELETE",
@@ -337,8 +325,7 @@ cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .accept = cleat__s3_accept_removed};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply,
-                                       cleat__call(call.cancel, &problem));
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cleat__call(call.cancel, &problem));
   cleat__http_reply_clear(&reply);
   /* S3 answers 204 for an absent key. Some stores answer 404. */
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)

@@ -75,29 +75,27 @@ struct cleat__s3_wishes {
 
 /* Fills *options (cleat__s3_options_clear), also on failure. Errors: INVALID (names the value, its source and the
  * allowed values; never a key), NO_MEMORY, INTERNAL (this OpenSSL has no MD5). */
-cleat_status cleat__s3_options_init(struct cleat__s3_options *options,
-                                    const struct cleat__s3_wishes *wishes, struct cleat_error *err);
+cleat_status cleat__s3_options_init(struct cleat__s3_options *options, const struct cleat__s3_wishes *wishes,
+                                    struct cleat_error *err);
 
 /* Writes the headers of the operation to `headers`, which has room for CLEAT__S3_OPTION_HEADERS. Returns how many.
  * They borrow from *options. */
-size_t cleat__s3_options_headers(const struct cleat__s3_options *options,
-                                 enum cleat__s3_operation operation,
+size_t cleat__s3_options_headers(const struct cleat__s3_options *options, enum cleat__s3_operation operation,
                                  struct cleat__s3_pair *headers);
 
 /* Whether a reply with this code (NULL: none) may refuse an option of the bucket that is set. */
-bool cleat__s3_options_refused(const struct cleat__s3_options *options,
-                               enum cleat__s3_operation operation, const char *code);
+bool cleat__s3_options_refused(const struct cleat__s3_options *options, enum cleat__s3_operation operation,
+                               const char *code);
 
 /* Adds a hint to the error of a refused operation if it used an option that a store may lack, such as "sse=AES256".
  * The hint never shows a key. Some stores refuse without naming the option (Ceph). */
-void cleat__s3_options_blame(const struct cleat__s3_options *options,
-                             enum cleat__s3_operation operation, struct cleat_error *err);
+void cleat__s3_options_blame(const struct cleat__s3_options *options, enum cleat__s3_operation operation,
+                             struct cleat_error *err);
 
 void cleat__s3_options_clear(struct cleat__s3_options *options);
 
 /* Converts "team=ml&run=a%20b" to the value of x-amz-tagging: checked by the rules of S3 and encoded again, in new
  * memory (cleat__free). In s3/tags.c. */
-cleat_status cleat__s3_tags_encode(const struct cleat__s3_choice *choice, char **header,
-                                   struct cleat_error *err);
+cleat_status cleat__s3_tags_encode(const struct cleat__s3_choice *choice, char **header, struct cleat_error *err);
 
 #endif

@@ -11,19 +11,17 @@
 #define PAGES_MAX 100 /* limit of pages of ListParts; 10 pages hold 10,000 parts */
 #define NUMBER_TEXT 16
 
-static cleat_status accept_parts(void *ctx, const struct cleat__http_reply *reply,
-                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+static cleat_status accept_parts(void *ctx, const struct cleat__http_reply *reply, struct cleat__s3_reply_error *error,
+                                 struct cleat_error *err) {
   (void)error;
   return cleat__s3_xml_parts(cleat__buffer_text(&reply->text), reply->text.length, ctx, err);
 }
 
-static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                              uint32_t marker, struct cleat__s3_parts_page *page,
-                              struct cleat__call call) {
+static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *upload, uint32_t marker,
+                              struct cleat__s3_parts_page *page, struct cleat__call call) {
   char number[NUMBER_TEXT];
   snprintf(number, sizeof number, "%u", marker);
-  struct cleat__s3_pair query[] = {
-      {"max-parts", "1000"}, {"part-number-marker", number}, {"uploadId", upload->id}};
+  struct cleat__s3_pair query[] = {{"max-parts", "1000"}, {"part-number-marker", number}, {"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "ListParts",
                                       .kind = CLEAT__S3_LIST_PARTS,
                                       .method = "GET",
@@ -41,14 +39,11 @@ static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *
 }
 
 /* Appends the page's parts to the array. */
-static cleat_status add_parts(const struct cleat__s3_parts_page *page,
-                              struct cleat__stored_part **parts, size_t *count,
+static cleat_status add_parts(const struct cleat__s3_parts_page *page, struct cleat__stored_part **parts, size_t *count,
                               struct cleat_error *err) {
   if (page->count > CLEAT__S3_PARTS_MAX - *count)
-    return cleat__error_set(err, CLEAT_STORE, "ListParts: the store lists more than %d parts",
-                            CLEAT__S3_PARTS_MAX);
-  struct cleat__stored_part *grown =
-      cleat__realloc_array(*parts, *count + page->count, sizeof *grown);
+    return cleat__error_set(err, CLEAT_STORE, "ListParts: the store lists more than %d parts", CLEAT__S3_PARTS_MAX);
+  struct cleat__stored_part *grown = cleat__realloc_array(*parts, *count + page->count, sizeof *grown);
   if (grown == NULL)
     return cleat__error_no_memory(err, "a list of parts");
   if (page->count > 0)
@@ -58,10 +53,8 @@ static cleat_status add_parts(const struct cleat__s3_parts_page *page,
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
-                                            const struct cleat__upload *upload,
-                                            struct cleat__stored_part **parts, size_t *count,
-                                            struct cleat__call call) {
+cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                            struct cleat__stored_part **parts, size_t *count, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
@@ -88,6 +81,5 @@ cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
     marker = page.next_marker;
   }
   cleat__free(found);
-  return cleat__error_set(call.err, CLEAT_STORE, "ListParts %s: the store's pages have no end",
-                          upload->key);
+  return cleat__error_set(call.err, CLEAT_STORE, "ListParts %s: the store's pages have no end", upload->key);
 }

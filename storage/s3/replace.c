@@ -27,8 +27,7 @@ static void write_otherwise(const char *etag, char other[CLEAT__ETAG_MAX]) {
 /* Called after the put was refused. Returns the status that is also in *err. CLEAT_LOST: the object has another ETag
  * or is gone; an earlier try of this put whose reply was lost may have done that too. CLEAT_OK: it still has that
  * ETag. Others: the check failed. */
-static cleat_status check_etag(struct cleat__store *store, const char *key, const char *etag,
-                               struct cleat__call call) {
+static cleat_status check_etag(struct cleat__store *store, const char *key, const char *etag, struct cleat__call call) {
   struct cleat__object object;
   struct cleat_error problem;
   cleat_status status = cleat__s3_head(store, key, &object, cleat__call(call.cancel, &problem));
@@ -51,22 +50,20 @@ static cleat_status refuse(const struct cleat__s3 *s3, const char *key, struct c
   (void)cleat__error_set(err, CLEAT_UNSUPPORTED,
                          "PUT s3://%s/%s%s: the store refuses to replace an object by its ETag "
                          "(If-Match), although the object has not changed (HTTP 412%s%s)",
-                         config->bucket, config->root, key,
-                         refusal.request_id[0] != '\0' ? ", request " : "", refusal.request_id);
+                         config->bucket, config->root, key, refusal.request_id[0] != '\0' ? ", request " : "",
+                         refusal.request_id);
   err->http_status = refusal.http_status;
   snprintf(err->s3_code, sizeof err->s3_code, "%s", refusal.s3_code);
   snprintf(err->request_id, sizeof err->request_id, "%s", refusal.request_id);
-  cleat__error_hint(
-      err, "no other process has changed the object: the store, or a proxy in front of it, does "
-           "not handle If-Match as S3 does; 'cleat doctor' shows what it supports");
+  cleat__error_hint(err, "no other process has changed the object: the store, or a proxy in front of it, does "
+                         "not handle If-Match as S3 does; 'cleat doctor' shows what it supports");
   return err->status;
 }
 
 /* Remembers and logs that the store accepts the form that is not sent first. */
 static void learn(struct cleat__s3 *s3, bool otherwise) {
   atomic_store(&s3->store.other_etags, otherwise);
-  cleat__log(&s3->log, CLEAT_LOG_INFO,
-             "%s refuses the ETag of an object in If-Match %s, and accepts it %s",
+  cleat__log(&s3->log, CLEAT_LOG_INFO, "%s refuses the ETag of an object in If-Match %s, and accepts it %s",
              s3->store.display, otherwise ? "as it returned it" : "in another form",
              otherwise ? "in another form" : "as it returned it");
 }
@@ -107,24 +104,20 @@ static cleat_status replace(struct cleat__store *store, const char *key, struct 
 }
 
 /* Puts without the condition. Another writer may write between the HEAD and the put. */
-static cleat_status replace_unguarded(struct cleat__store *store, const char *key,
-                                      struct cleat__spans body,
-                                      const struct cleat__put_options *options,
-                                      struct cleat__call call) {
+static cleat_status replace_unguarded(struct cleat__store *store, const char *key, struct cleat__spans body,
+                                      const struct cleat__put_options *options, struct cleat__call call) {
   const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
   struct cleat__put_options unguarded = *options;
   unguarded.condition = CLEAT__PUT_UNGUARDED;
   cleat_status status = check_etag(store, key, options->etag, call);
   if (status == CLEAT_LOST)
-    return cleat__error_set(call.err, CLEAT_LOST, "s3://%s/%s%s has changed since it was read",
-                            config->bucket, config->root, key);
+    return cleat__error_set(call.err, CLEAT_LOST, "s3://%s/%s%s has changed since it was read", config->bucket,
+                            config->root, key);
   return status == CLEAT_OK ? cleat__s3_put(store, key, body, &unguarded, call) : status;
 }
 
-static cleat_status replace_learning(struct cleat__store *store, const char *key,
-                                     struct cleat__spans body,
-                                     const struct cleat__put_options *options,
-                                     struct cleat__call call) {
+static cleat_status replace_learning(struct cleat__store *store, const char *key, struct cleat__spans body,
+                                     const struct cleat__put_options *options, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat_error refusal;
   if (options->or_check && cleat__s3_lacks(s3, CLEAT__STORE_NO_IF_MATCH))
@@ -141,10 +134,8 @@ static cleat_status replace_learning(struct cleat__store *store, const char *key
   return status;
 }
 
-cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
-                               struct cleat__spans body, const struct cleat__put_options *options,
-                               struct cleat__call call) {
-  return options->condition == CLEAT__PUT_IF_MATCH
-             ? replace_learning(store, key, body, options, call)
-             : cleat__s3_put_learning(store, key, body, options, call);
+cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key, struct cleat__spans body,
+                               const struct cleat__put_options *options, struct cleat__call call) {
+  return options->condition == CLEAT__PUT_IF_MATCH ? replace_learning(store, key, body, options, call)
+                                                   : cleat__s3_put_learning(store, key, body, options, call);
 }

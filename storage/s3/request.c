@@ -89,11 +89,10 @@ static cleat_status make_path(const struct sender *sender, struct cleat__buffer 
   return status;
 }
 
-static cleat_status make_url(const struct sender *sender, const char *path,
-                             struct cleat__buffer *url) {
+static cleat_status make_url(const struct sender *sender, const char *path, struct cleat__buffer *url) {
   const struct cleat__s3_request *request = sender->request;
-  cleat_status status = cleat__buffer_print(url, "%s%s%s", sender->config->base_url, path,
-                                            request->query_count > 0 ? "?" : "");
+  cleat_status status =
+      cleat__buffer_print(url, "%s%s%s", sender->config->base_url, path, request->query_count > 0 ? "?" : "");
   if (status == CLEAT_OK)
     status = cleat__s3_encode_query(url, request->query, request->query_count);
   return status;
@@ -143,8 +142,7 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
   headers[count++] = (struct cleat__s3_pair){"host", sender->config->host_header};
   for (size_t i = 0; i < request->header_count; i++)
     headers[count++] = request->headers[i];
-  count +=
-      cleat__s3_options_headers(&sender->s3->configs[0].options, request->kind, headers + count);
+  count += cleat__s3_options_headers(&sender->s3->configs[0].options, request->kind, headers + count);
 
   struct cleat__s3_sign_request sign = {.method = request->method,
                                         .path = path,
@@ -155,8 +153,7 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
                                         .payload_hash = sender->payload_hash,
                                         .credentials = &sender->credentials,
                                         .region = sender->config->region,
-                                        .wall_s = clock->wall_s(clock->ctx) +
-                                                  atomic_load(&sender->s3->skew_s)};
+                                        .wall_s = clock->wall_s(clock->ctx) + atomic_load(&sender->s3->skew_s)};
   bool anonymous = sender->credentials.access_key_id[0] == '\0';
   cleat_status status = anonymous ? CLEAT_OK : cleat__s3_sign(&sign, date, &authorization, err);
   if (status != CLEAT_OK)
@@ -166,8 +163,7 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
   for (size_t i = 0; i < count && whole; i++)
     whole = add_line(lines, headers[i].name, headers[i].value);
   if (whole && !anonymous)
-    whole = add_line(lines, "x-amz-date", date) &&
-            add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
+    whole = add_line(lines, "x-amz-date", date) && add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
             (token[0] == '\0' || add_line(lines, "x-amz-security-token", token)) &&
             add_line(lines, "Authorization", cleat__buffer_text(&authorization));
   if (!whole)
@@ -185,8 +181,7 @@ static bool on_second_is_due(void *ctx, int64_t elapsed_ms) {
 }
 
 /* Sends the try. If it turns out to be a straggler, sends it a second time in parallel. */
-static enum cleat__transport transmit_hedged(struct sender *sender,
-                                             struct cleat__http_request *http) {
+static enum cleat__transport transmit_hedged(struct sender *sender, struct cleat__http_request *http) {
   const struct cleat__clock *clock = cleat__clock_system();
   struct cleat__hedge_request hedge;
   uint64_t bytes = http->has_body ? cleat__http_body_bytes(http) : cleat__spans_length(http->into);
@@ -200,15 +195,13 @@ static enum cleat__transport transmit_hedged(struct sender *sender,
   bool good = transport == CLEAT__TRANSPORT_OK && reply->status >= 200 && reply->status < 300;
   cleat__hedge_end(&hedge, good, elapsed_ms, reply->twice_bytes);
   if (hedge.second)
-    cleat__log(
-        &sender->s3->log, CLEAT_LOG_INFO,
-        "%s: slower than its peers, so it was sent twice; the %s answer came first (%lld ms)",
-        sender->request->operation, reply->second ? "second" : "first", (long long)elapsed_ms);
+    cleat__log(&sender->s3->log, CLEAT_LOG_INFO,
+               "%s: slower than its peers, so it was sent twice; the %s answer came first (%lld ms)",
+               sender->request->operation, reply->second ? "second" : "first", (long long)elapsed_ms);
   return transport;
 }
 
-static enum cleat__transport transmit(struct sender *sender, const char *url,
-                                      const struct lines *lines) {
+static enum cleat__transport transmit(struct sender *sender, const char *url, const struct lines *lines) {
   const struct cleat__s3_request *request = sender->request;
   int64_t left_ms = cleat__retry_remaining_ms(&sender->retry);
   struct cleat__http_request http = {.method = request->method,
@@ -241,8 +234,8 @@ static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
   cleat__buffer_init(&path, URL_BYTES_MAX);
   cleat__buffer_init(&url, URL_BYTES_MAX);
   sender->config = cleat__s3_config_now(sender->s3);
-  cleat_status status = cleat__s3_credentials_get(sender->s3->chain, &sender->credentials,
-                                                  cleat__call(sender->cancel, err));
+  cleat_status status =
+      cleat__s3_credentials_get(sender->s3->chain, &sender->credentials, cleat__call(sender->cancel, err));
   sender->keyless = status != CLEAT_OK;
   if (status != CLEAT_OK)
     goto done;
@@ -273,12 +266,10 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
   struct cleat_error problem;
   if (request->accept == NULL)
     return CLEAT_OK;
-  cleat_status status =
-      request->accept(request->accept_ctx, sender->reply, &sender->error, &problem);
+  cleat_status status = request->accept(request->accept_ctx, sender->reply, &sender->error, &problem);
   struct cleat_error ignored;
-  if (status == CLEAT_FORMAT &&
-      cleat__s3_xml_error(cleat__buffer_text(&sender->reply->text), sender->reply->text.length,
-                          &sender->error, &ignored) == CLEAT_OK)
+  if (status == CLEAT_FORMAT && cleat__s3_xml_error(cleat__buffer_text(&sender->reply->text),
+                                                    sender->reply->text.length, &sender->error, &ignored) == CLEAT_OK)
     return CLEAT_OK;
   if (status == CLEAT_FORMAT) {
     snprintf(sender->unreadable, sizeof sender->unreadable, "%.255s", problem.message);
@@ -296,9 +287,9 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
 static void hide_secrets(struct sender *sender) {
   struct cleat__s3_reply_error *error = &sender->error;
   struct cleat__http_reply *reply = sender->reply;
-  const char *const secrets[] = {
-      sender->credentials.secret_access_key, sender->credentials.session_token, sender->signature,
-      sender->s3->configs[0].options.values[CLEAT__S3_SSE_C_KEY], "Proxy-Authorization"};
+  const char *const secrets[] = {sender->credentials.secret_access_key, sender->credentials.session_token,
+                                 sender->signature, sender->s3->configs[0].options.values[CLEAT__S3_SSE_C_KEY],
+                                 "Proxy-Authorization"};
   char *const texts[] = {error->code,   error->message,    error->request_id, error->region,
                          reply->region, reply->request_id, reply->message,    sender->unreadable};
   for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)
@@ -318,22 +309,18 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   sender->unreadable[0] = '\0';
   /* A body longer than the range is the reply to another request. A retry may help. */
   if (reply->too_long && sender->request->into_spans)
-    snprintf(sender->unreadable, sizeof sender->unreadable,
-             "the store sent more than was asked for");
+    snprintf(sender->unreadable, sizeof sender->unreadable, "the store sent more than was asked for");
   else if (reply->too_long)
-    return cleat__error_set(err, CLEAT_LIMIT, "it has more than %zu bytes",
-                            sender->request->text_cap);
+    return cleat__error_set(err, CLEAT_LIMIT, "it has more than %zu bytes", sender->request->text_cap);
   if (result->transport == CLEAT__TRANSPORT_OK) {
     atomic_store(&sender->s3->reached, true);
     if (reply->status >= 200 && reply->status < 300)
       status = accept_reply(sender, err);
     else /* a body without <Error>: the HTTP status decides */
-      (void)cleat__s3_xml_error(cleat__buffer_text(&reply->text), reply->text.length,
-                                &sender->error, &ignored);
+      (void)cleat__s3_xml_error(cleat__buffer_text(&reply->text), reply->text.length, &sender->error, &ignored);
     /* A web server that is no S3 store answers 404 to every key. That must not look like an absent object. Only the
      * reply to a HEAD has no body that could tell. */
-    if (reply->status == 404 && sender->error.code[0] == '\0' &&
-        sender->request->kind != CLEAT__S3_HEAD) {
+    if (reply->status == 404 && sender->error.code[0] == '\0' && sender->request->kind != CLEAT__S3_HEAD) {
       result->transport = CLEAT__TRANSPORT_MALFORMED;
       snprintf(sender->unreadable, sizeof sender->unreadable, "a 404 without an error code of S3");
     }
@@ -341,8 +328,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
     if (wants_tls)
       result->transport = CLEAT__TRANSPORT_TLS;
   }
-  if (result->transport != CLEAT__TRANSPORT_OK || sender->error.code[0] != '\0' ||
-      reply->status >= 300)
+  if (result->transport != CLEAT__TRANSPORT_OK || sender->error.code[0] != '\0' || reply->status >= 300)
     hide_secrets(sender);
   result->http_status = reply->status;
   result->code = sender->error.code;
@@ -356,8 +342,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
 
 /* Returns the region that the store named if it differs from the signed one, or NULL. */
 static const char *other_region(const struct sender *sender) {
-  const char *region =
-      sender->error.region[0] != '\0' ? sender->error.region : sender->reply->region;
+  const char *region = sender->error.region[0] != '\0' ? sender->error.region : sender->reply->region;
   return region[0] != '\0' && strcmp(region, sender->config->region) != 0 ? region : NULL;
 }
 
@@ -377,8 +362,7 @@ static bool is_clock_suspect(const struct sender *sender) {
 static enum cleat__retry_class classify(struct sender *sender) {
   enum cleat__retry_class class = cleat__s3_classify(&sender->result);
   int status = sender->result.http_status;
-  if (sender->result.transport == CLEAT__TRANSPORT_MALFORMED &&
-      ++sender->malformed >= CLEAT__S3_MALFORMED_MAX)
+  if (sender->result.transport == CLEAT__TRANSPORT_MALFORMED && ++sender->malformed >= CLEAT__S3_MALFORMED_MAX)
     return CLEAT__RETRY_FATAL;
   if (class == CLEAT__RETRY_REGION && other_region(sender) == NULL)
     return CLEAT__RETRY_FATAL;
@@ -388,8 +372,7 @@ static enum cleat__retry_class classify(struct sender *sender) {
   if (status == 400 && other_region(sender) != NULL)
     return CLEAT__RETRY_REGION;
   /* AWS also answers a HEAD with expired credentials with 400 and no code. */
-  if (status == 400 && sender->result.code[0] == '\0' &&
-      sender->credentials.session_token[0] != '\0')
+  if (status == 400 && sender->result.code[0] == '\0' && sender->credentials.session_token[0] != '\0')
     return CLEAT__RETRY_CREDENTIALS;
   return is_clock_suspect(sender) ? CLEAT__RETRY_CLOCK : CLEAT__RETRY_FATAL;
 }
@@ -417,8 +400,7 @@ static cleat_status follow_region(struct sender *sender, struct cleat_error *err
   return status;
 }
 
-static cleat_status repair(struct sender *sender, enum cleat__retry_class class,
-                           struct cleat_error *err) {
+static cleat_status repair(struct sender *sender, enum cleat__retry_class class, struct cleat_error *err) {
   if (class == CLEAT__RETRY_CREDENTIALS)
     cleat__s3_credentials_refuse(sender->s3->chain, &sender->credentials);
   else if (class == CLEAT__RETRY_CLOCK)
@@ -462,8 +444,7 @@ static bool has_checksum(const struct sender *sender) {
   return false;
 }
 
-static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
-                         struct cleat_error *err) {
+static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop, struct cleat_error *err) {
   char target[TARGET_BYTES];
   const struct cleat__s3_options *options = &sender->s3->configs[0].options;
   bool option = cleat__s3_options_refused(options, sender->request->kind, sender->result.code);
@@ -496,21 +477,19 @@ static void log_retry(const struct sender *sender) {
   char target[TARGET_BYTES], why[CLEAT__S3_RESULT_TEXT];
   name_target(sender, target, sizeof target);
   cleat__s3_result_tell(&sender->result, why);
-  cleat__log(&sender->s3->log, CLEAT_LOG_INFO, "%s %s: try %u failed (%s): trying again",
-             sender->request->operation, target, sender->retry.tries, why);
+  cleat__log(&sender->s3->log, CLEAT_LOG_INFO, "%s %s: try %u failed (%s): trying again", sender->request->operation,
+             target, sender->retry.tries, why);
 }
 
 /* ---- the loop ---- */
 
 /* Prepares for the next try after a failed one. CLEAT_OK: try again. */
-static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class class,
-                                 struct cleat_error *err) {
+static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class class, struct cleat_error *err) {
   const struct cleat__http_reply *reply = sender->reply;
   const struct cleat__clock *clock = sender->s3->retry.clock;
   enum cleat__retry_stop stop = CLEAT__RETRY_STOP_NONE;
-  int64_t after_ms = reply->retry_after[0] != '\0'
-                         ? cleat__retry_after_ms(reply->retry_after, clock->wall_s(clock->ctx))
-                         : -1;
+  int64_t after_ms =
+      reply->retry_after[0] != '\0' ? cleat__retry_after_ms(reply->retry_after, clock->wall_s(clock->ctx)) : -1;
   if (is_nobody_there(sender) || is_pointless(sender, class)) {
     sender->retry.tries++;
     return fail(sender, CLEAT__RETRY_STOP_FATAL, err);
@@ -533,8 +512,8 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   /* A store that refuses a body while it is still being sent, and closes, resets the connection. That loses the
    * answer, so each try would end the same way. Not done after a kept connection broke: it was probably closed for
    * its age. Not all servers know "Expect: 100-continue". */
-  sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN && !reply->unrepeated &&
-                      body_bytes(sender->request) > 0;
+  sender->ask_first =
+      sender->result.transport == CLEAT__TRANSPORT_BROKEN && !reply->unrepeated && body_bytes(sender->request) > 0;
   return CLEAT_OK;
 }
 
@@ -542,8 +521,7 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
  * it waits for the store. If there were never any credentials, there is no such place, or its address is wrong. */
 static bool wait_for_keys(struct sender *sender, struct cleat_error *err) {
   enum cleat__retry_stop stop = CLEAT__RETRY_STOP_NONE;
-  if (!sender->keyless || !err->retryable ||
-      cleat__s3_credentials_source(sender->s3->chain)[0] == '\0')
+  if (!sender->keyless || !err->retryable || cleat__s3_credentials_source(sender->s3->chain)[0] == '\0')
     return false;
   if (cleat__retry_wait(&sender->retry, CLEAT__RETRY_THROTTLED, -1, sender->cancel, &stop))
     return true;

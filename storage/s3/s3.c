@@ -45,36 +45,32 @@ static const struct cleat__store_ops s3_ops = {
 /* What cannot fail. */
 static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *config) {
   unsigned limit_s = config->options->time_limit_s;
-  s3->store =
-      (struct cleat__store){.ops = &s3_ops,
-                            .capabilities = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH,
-                            .min_part_bytes = CLEAT__S3_PART_MIN,
-                            .max_put_bytes = CLEAT__S3_PUT_MAX,
-                            .max_parts = CLEAT__S3_PARTS_MAX,
-                            .max_object_bytes = CLEAT__S3_OBJECT_MAX,
-                            .default_concurrency = CLEAT__S3_CONCURRENCY,
-                            .first_concurrency = CLEAT__S3_CONCURRENCY_FIRST};
+  s3->store = (struct cleat__store){.ops = &s3_ops,
+                                    .capabilities = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH,
+                                    .min_part_bytes = CLEAT__S3_PART_MIN,
+                                    .max_put_bytes = CLEAT__S3_PUT_MAX,
+                                    .max_parts = CLEAT__S3_PARTS_MAX,
+                                    .max_object_bytes = CLEAT__S3_OBJECT_MAX,
+                                    .default_concurrency = CLEAT__S3_CONCURRENCY,
+                                    .first_concurrency = CLEAT__S3_CONCURRENCY_FIRST};
   s3->log = config->log;
   cleat__mutex_init(&s3->move_lock);
   cleat__retry_quota_init(&s3->quota);
   cleat__hedge_init(&s3->hedge);
-  s3->retry = (struct cleat__retry_config){
-      .clock = config->clock,
-      .quota = &s3->quota,
-      .budget_ms = (int64_t)(limit_s > 0 ? limit_s : DEFAULT_TIME_LIMIT_S) * 1000};
+  s3->retry = (struct cleat__retry_config){.clock = config->clock,
+                                           .quota = &s3->quota,
+                                           .budget_ms = (int64_t)(limit_s > 0 ? limit_s : DEFAULT_TIME_LIMIT_S) * 1000};
 }
 
 /* Reports a wrong proxy setting at open and not at the first request. */
 static cleat_status open_proxies(struct cleat__s3 *s3, struct cleat_error *err) {
   const struct cleat__http_proxy *ignored = NULL;
   cleat_status status = cleat__http_proxies_init(&s3->proxies, err);
-  return status != CLEAT_OK
-             ? status
-             : cleat__http_proxies_find(&s3->proxies, s3->configs[0].base_url, &ignored, err);
+  return status != CLEAT_OK ? status : cleat__http_proxies_find(&s3->proxies, s3->configs[0].base_url, &ignored, err);
 }
 
-static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
-                               const struct cleat__store_config *config, struct cleat_error *err) {
+static cleat_status open_parts(struct cleat__s3 *s3, const char *location, const struct cleat__store_config *config,
+                               struct cleat_error *err) {
   const struct cleat_client_options *options = config->options;
   struct cleat__s3_config *settings = &s3->configs[0];
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
@@ -97,9 +93,8 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   status = cleat__s3_credentials_new(&chain, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
-  struct cleat__http_options http = {.ca_file = settings->ca_file,
-                                     .user_agent = settings->options.user_agent,
-                                     .proxies = &s3->proxies};
+  struct cleat__http_options http = {
+      .ca_file = settings->ca_file, .user_agent = settings->options.user_agent, .proxies = &s3->proxies};
   status = cleat__http_new(&http, &s3->http, err);
   if (status != CLEAT_OK)
     return status;

@@ -87,8 +87,7 @@ struct cleat__s3 {
  *                  document, that error counts instead.
  *   others         end the operation with *err */
 typedef cleat_status cleat__s3_accept_fn(void *ctx, const struct cleat__http_reply *reply,
-                                         struct cleat__s3_reply_error *error,
-                                         struct cleat_error *err);
+                                         struct cleat__s3_reply_error *error, struct cleat_error *err);
 
 /* Borrows everything for the call. */
 struct cleat__s3_request {
@@ -108,12 +107,12 @@ struct cleat__s3_request {
   bool sign_body;
   bool into_spans; /* a 2xx body goes into the spans */
   struct cleat__spans into;
-  size_t text_cap;  /* limit of bytes of a 2xx text; longer: LIMIT */
-  int64_t idle_ms;  /* 0: CLEAT__HTTP_IDLE_MS */
-  bool any_pace;    /* do not give up a slow body */
-  bool repeatable;  /* may run twice at the same time: a straggler is sent again, see hedge.h */
-  int64_t grace_ms; /* as in struct cleat__http_request */
-  int64_t limit_ms; /* time limit if that of the client is too long; 0: that of the client */
+  size_t text_cap;                  /* limit of bytes of a 2xx text; longer: LIMIT */
+  int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
+  bool any_pace;                    /* do not give up a slow body */
+  bool repeatable;                  /* may run twice at the same time: a straggler is sent again, see hedge.h */
+  int64_t grace_ms;                 /* as in struct cleat__http_request */
+  int64_t limit_ms;                 /* time limit if that of the client is too long; 0: that of the client */
   cleat_status precondition_status; /* status for a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;
@@ -145,26 +144,24 @@ struct cleat__s3_checksum {
 
 /* Computes the checksum, or takes `crc32c` if that is the checksum to send. *crc64nvme is set if CRC-64/NVME is.
  * `wrong` makes a CRC-64/NVME wrong on purpose. */
-void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body,
-                               uint32_t crc32c, bool wrong, uint64_t *crc64nvme,
-                               struct cleat__s3_checksum *checksum);
+void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body, uint32_t crc32c, bool wrong,
+                               uint64_t *crc64nvme, struct cleat__s3_checksum *checksum);
 
 /* UNSUPPORTED if the options of the bucket ask for encryption at rest and the reply to the request that made `key`
  * does not confirm it. A store that does not know the header ignores it and stores plain bytes. */
 cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
-                                       const struct cleat__http_reply *reply,
-                                       struct cleat_error *err);
+                                       const struct cleat__http_reply *reply, struct cleat_error *err);
 
 /* One put as `options` ask for. The ETag is sent exactly as given. */
 cleat_status cleat__s3_put(struct cleat__store *store, const char *key, struct cleat__spans body,
                            const struct cleat__put_options *options, struct cleat__call call);
 
-cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset,
-                           struct cleat__spans into, uint32_t *crc32c, struct cleat__call call);
-cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                 struct cleat__small *small, struct cleat__call call);
-cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
-                            struct cleat__object *object, struct cleat__call call);
+cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                           uint32_t *crc32c, struct cleat__call call);
+cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap, struct cleat__small *small,
+                                 struct cleat__call call);
+cleat_status cleat__s3_head(struct cleat__store *store, const char *key, struct cleat__object *object,
+                            struct cleat__call call);
 cleat_status cleat__s3_remove(struct cleat__store *store, const char *key, struct cleat__call call);
 
 /* The accept function of requests that remove something. */
@@ -182,75 +179,64 @@ bool cleat__s3_lacks(const struct cleat__s3 *s3, unsigned finding);
 void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings);
 
 /* Fails with UNSUPPORTED: the store refused this operation before, so it is not sent again. */
-cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation,
-                               struct cleat_error *err);
+cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation, struct cleat_error *err);
 
 /* How to read the keys in lists of this store. */
 enum cleat__s3_keys cleat__s3_known_keys(const struct cleat__s3 *s3);
 
 /* Called after a list was read. If a key has two readings, it asks the store which one exists. True: the list was
  * read wrongly, and must be read again with *form. */
-bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form,
-                          const atomic_bool *cancel);
+bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form, const atomic_bool *cancel);
 
 /* Fails with EXISTS if there is an object under `key`. */
 cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, struct cleat__call call);
 
 /* A put that is repeated without the condition if the store refuses the condition. */
-cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
-                                    struct cleat__spans body,
-                                    const struct cleat__put_options *options,
-                                    struct cleat__call call);
+cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key, struct cleat__spans body,
+                                    const struct cleat__put_options *options, struct cleat__call call);
 
 /* ---- s3/list.c ---- */
 
-cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited,
-                            const char *after, struct cleat__list_page *page,
-                            struct cleat__call call);
+cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                            struct cleat__list_page *page, struct cleat__call call);
 
 /* ---- s3/replace.c ---- */
 
 /* The put of the table. UNSUPPORTED with CLEAT__PUT_IF_MATCH: the store refuses it although the object has that
  * ETag. */
-cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
-                               struct cleat__spans body, const struct cleat__put_options *options,
-                               struct cleat__call call);
+cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key, struct cleat__spans body,
+                               const struct cleat__put_options *options, struct cleat__call call);
 
 /* ---- s3/multipart.c, s3/complete.c ---- */
 
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                         const char *content_type, struct cleat__call call);
-cleat_status cleat__s3_multipart_part(struct cleat__store *store,
-                                      const struct cleat__upload *upload, struct cleat__spans body,
-                                      struct cleat__stored_part *part, struct cleat__call call);
-cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
-                                      const struct cleat__upload *upload,
-                                      const struct cleat__feed *feed,
-                                      struct cleat__stored_part *part, struct cleat__call call);
-cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
-                                          const struct cleat__upload *upload,
+cleat_status cleat__s3_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
+                                      struct cleat__spans body, struct cleat__stored_part *part,
+                                      struct cleat__call call);
+cleat_status cleat__s3_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                      const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                      struct cleat__call call);
+cleat_status cleat__s3_multipart_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                           const struct cleat__stored_part *parts, size_t count,
                                           struct cleat__call call);
-cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
-                                       const struct cleat__upload *upload, struct cleat__call call);
+cleat_status cleat__s3_multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
+                                       struct cleat__call call);
 
 /* ---- s3/parts.c ---- */
 
-cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
-                                            const struct cleat__upload *upload,
-                                            struct cleat__stored_part **parts, size_t *count,
-                                            struct cleat__call call);
+cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                            struct cleat__stored_part **parts, size_t *count, struct cleat__call call);
 
 /* ---- s3/facts.c ---- */
 
-cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
-                                struct cleat__store_facts *facts, struct cleat__call call);
+cleat_status cleat__s3_describe(struct cleat__store *store, const char *key, struct cleat__store_facts *facts,
+                                struct cleat__call call);
 
 /* ---- s3/uploads.c ---- */
 
-cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
-                                      const char *after, struct cleat__upload_page *page,
-                                      struct cleat__call call);
+cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix, const char *after,
+                                      struct cleat__upload_page *page, struct cleat__call call);
 
 /* For `is_pointless` of requests on an upload. A store may answer every try with an error of its own if the upload
  * no longer exists. moto does so. versitygw does so if another process aborted the upload while parts were arriving:
@@ -262,7 +248,7 @@ struct cleat__s3_doubt {
 };
 bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel);
 
-cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
-                                       const struct cleat__upload *upload, struct cleat__call call);
+cleat_status cleat__s3_multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
+                                       struct cleat__call call);
 
 #endif

@@ -23,10 +23,8 @@ static size_t count_characters(const char *text) {
   while (text < end) {
     uint32_t code = 0;
     size_t length = cleat__utf8_next(text, end, &code);
-    bool plain = (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') ||
-                 (code >= '0' && code <= '9');
-    if (length == 0 || cleat__utf8_is_control(code) ||
-        (code < 0x80 && !plain && !strchr(" +-=._:/@", (int)code)))
+    bool plain = (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || (code >= '0' && code <= '9');
+    if (length == 0 || cleat__utf8_is_control(code) || (code < 0x80 && !plain && !strchr(" +-=._:/@", (int)code)))
       return 0;
     text += length;
     count++;
@@ -59,9 +57,7 @@ static const char *read_tag(char *text, struct cleat__s3_pair *tag) {
     return "a tag must be key=value";
   *equal = '\0';
   *tag = (struct cleat__s3_pair){text, equal + 1};
-  return cleat__s3_decode(text, false) && cleat__s3_decode(equal + 1, false)
-             ? NULL
-             : "it has an invalid %-escape";
+  return cleat__s3_decode(text, false) && cleat__s3_decode(equal + 1, false) ? NULL : "it has an invalid %-escape";
 }
 
 /* Splits the text in place. Returns what is wrong with it, or NULL. */
@@ -95,8 +91,7 @@ static cleat_status write_tags(const struct cleat__s3_pair *tags, size_t count, 
   return status;
 }
 
-cleat_status cleat__s3_tags_encode(const struct cleat__s3_choice *choice, char **header,
-                                   struct cleat_error *err) {
+cleat_status cleat__s3_tags_encode(const struct cleat__s3_choice *choice, char **header, struct cleat_error *err) {
   struct cleat__s3_pair tags[TAGS_MAX];
   size_t count = 0;
   char *text = cleat__strdup(choice->value);
@@ -105,8 +100,7 @@ cleat_status cleat__s3_tags_encode(const struct cleat__s3_choice *choice, char *
   const char *fault = read_tags(text, tags, &count);
   cleat_status status = CLEAT_OK;
   if (fault) {
-    (void)cleat__error_set(err, CLEAT_INVALID, "tags '%.100s' (from %s): %s", choice->value,
-                           choice->source, fault);
+    (void)cleat__error_set(err, CLEAT_INVALID, "tags '%.100s' (from %s): %s", choice->value, choice->source, fault);
     cleat__error_hint(err, "tags are key=value&key=value, with other characters as %%XX; in a URL "
                            "'&' is %%26 and the '%%' of an escape %%25");
     status = err->status;

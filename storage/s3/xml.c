@@ -25,8 +25,7 @@ static int64_t read_time(const char *text) {
       return 0;
   }
   struct tm parts = {0};
-  parts.tm_year = (text[0] - '0') * 1000 + (text[1] - '0') * 100 + (text[2] - '0') * 10 +
-                  (text[3] - '0') - 1900;
+  parts.tm_year = (text[0] - '0') * 1000 + (text[1] - '0') * 100 + (text[2] - '0') * 10 + (text[3] - '0') - 1900;
   parts.tm_mon = (text[5] - '0') * 10 + (text[6] - '0') - 1;
   parts.tm_mday = (text[8] - '0') * 10 + (text[9] - '0');
   parts.tm_hour = (text[11] - '0') * 10 + (text[12] - '0');
@@ -45,8 +44,7 @@ static void copy_line(char *to, size_t size, const char *from) {
 
 /* ---- Error ---- */
 
-static void read_error_field(struct cleat__s3_reply_error *reply, const char *path,
-                             const char *text) {
+static void read_error_field(struct cleat__s3_reply_error *reply, const char *path, const char *text) {
   if (strcmp(path, "/Error/Code") == 0)
     copy_line(reply->code, sizeof reply->code, text);
   else if (strcmp(path, "/Error/Message") == 0)
@@ -59,8 +57,7 @@ static void read_error_field(struct cleat__s3_reply_error *reply, const char *pa
     reply->server_time_s = read_time(text);
 }
 
-static void error_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                       const char *text) {
+static void error_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   (void)reader;
   read_error_field(target, path, text);
 }
@@ -106,8 +103,8 @@ static void add_entry(struct cleat__xml_reader *reader, struct list_reader *list
     cleat__xml_fail(reader, CLEAT_FORMAT, "it has too many entries");
     return;
   }
-  struct cleat__list_entry *entries = cleat__grow(list->page.entries, &list->capacity,
-                                                  list->page.count, sizeof *list->page.entries);
+  struct cleat__list_entry *entries =
+      cleat__grow(list->page.entries, &list->capacity, list->page.count, sizeof *list->page.entries);
   if (!entries) {
     cleat__xml_fail(reader, CLEAT_NO_MEMORY, "out of memory");
     return;
@@ -118,8 +115,7 @@ static void add_entry(struct cleat__xml_reader *reader, struct list_reader *list
   list->entry = (struct cleat__list_entry){0};
 }
 
-static void list_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                      const char *text) {
+static void list_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct list_reader *list = target;
   const char *name = path + strlen("/ListBucketResult");
   if (strcmp(name, "/Contents/Key") == 0 || strcmp(name, "/CommonPrefixes/Prefix") == 0) {
@@ -154,8 +150,8 @@ static int compare_entries(const void *left, const void *right) {
 }
 
 /* Finds out whether the keys are really encoded. A key with two readings is kept in *form. */
-static cleat_status judge_form(const struct list_reader *list, const char *root,
-                               struct cleat__s3_keys_form *form, struct cleat_error *err) {
+static cleat_status judge_form(const struct list_reader *list, const char *root, struct cleat__s3_keys_form *form,
+                               struct cleat_error *err) {
   const char *doubtful = NULL;
   for (size_t i = 0; i < list->page.count && form->known == CLEAT__S3_KEYS_UNKNOWN; i++) {
     const struct cleat__list_entry *entry = &list->page.entries[i];
@@ -171,14 +167,12 @@ static cleat_status judge_form(const struct list_reader *list, const char *root,
 }
 
 /* Decodes the keys, removes `root`, drops folder markers, sorts. */
-static cleat_status finish_entries(struct list_reader *list, const char *root,
-                                   struct cleat_error *err) {
+static cleat_status finish_entries(struct list_reader *list, const char *root, struct cleat_error *err) {
   size_t root_length = strlen(root);
   size_t kept = 0;
   for (size_t i = 0; i < list->page.count; i++) {
     struct cleat__list_entry *entry = &list->page.entries[i];
-    if ((list->encoded && !cleat__s3_decode(entry->key, true)) ||
-        strncmp(entry->key, root, root_length) != 0)
+    if ((list->encoded && !cleat__s3_decode(entry->key, true)) || strncmp(entry->key, root, root_length) != 0)
       return cleat__error_set(err, CLEAT_FORMAT,
                               "the store's list reply is malformed: key '%s' is not correctly "
                               "encoded or not below '%s'",
@@ -205,17 +199,15 @@ static void clear_list(struct list_reader *list) {
   cleat__free(list->page.next);
 }
 
-cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
-                                struct cleat__s3_keys_form *form, struct cleat__list_page *page,
-                                struct cleat_error *err) {
+cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root, struct cleat__s3_keys_form *form,
+                                struct cleat__list_page *page, struct cleat_error *err) {
   static const char *const roots[] = {"ListBucketResult", NULL};
   static const struct cleat__xml_form document = {"list reply", roots, list_leaf};
   struct list_reader list = {0};
   cleat_status status = cleat__xml_read(xml, size, &document, &list, err);
   if (!status && list.truncated && !list.page.next)
-    status = cleat__error_set(
-        err, CLEAT_FORMAT,
-        "the store's list reply is malformed: it is truncated and has no token for the rest");
+    status = cleat__error_set(err, CLEAT_FORMAT,
+                              "the store's list reply is malformed: it is truncated and has no token for the rest");
   if (!status && list.encoded && form != NULL) {
     status = judge_form(&list, root, form, err);
     list.encoded = form->known != CLEAT__S3_KEYS_PLAIN;
@@ -237,8 +229,7 @@ cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
 
 /* ---- Multipart ---- */
 
-static void upload_id_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                           const char *text) {
+static void upload_id_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   char *id = target;
   if (strcmp(path, "/InitiateMultipartUploadResult/UploadId") != 0)
     return;
@@ -248,26 +239,22 @@ static void upload_id_leaf(struct cleat__xml_reader *reader, void *target, const
     copy_line(id, CLEAT__UPLOAD_ID_MAX + 1, text);
 }
 
-cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
-                                     char upload_id[CLEAT__UPLOAD_ID_MAX + 1],
+cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size, char upload_id[CLEAT__UPLOAD_ID_MAX + 1],
                                      struct cleat_error *err) {
   static const char *const roots[] = {"InitiateMultipartUploadResult", NULL};
-  static const struct cleat__xml_form document = {"reply to a new multipart upload", roots,
-                                                  upload_id_leaf};
+  static const struct cleat__xml_form document = {"reply to a new multipart upload", roots, upload_id_leaf};
   char id[CLEAT__UPLOAD_ID_MAX + 1] = "";
   cleat_status status = cleat__xml_read(xml, size, &document, id, err);
   if (status)
     return status;
   if (id[0] == '\0')
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            "the store's reply to a new multipart upload has no upload id");
+    return cleat__error_set(err, CLEAT_FORMAT, "the store's reply to a new multipart upload has no upload id");
   memcpy(upload_id, id, sizeof id);
   return CLEAT_OK;
 }
 
 /* Copies an ETag. An empty or too long one makes the document malformed. */
-static void read_etag(struct cleat__xml_reader *reader, const char *text,
-                      char etag[CLEAT__ETAG_MAX]) {
+static void read_etag(struct cleat__xml_reader *reader, const char *text, char etag[CLEAT__ETAG_MAX]) {
   if (text[0] == '\0' || strlen(text) >= CLEAT__ETAG_MAX)
     cleat__xml_fail(reader, CLEAT_FORMAT, "an ETag is empty or too long");
   else
@@ -280,8 +267,7 @@ struct completed_reader {
   struct cleat__s3_reply_error error;
 };
 
-static void completed_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                           const char *text) {
+static void completed_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct completed_reader *completed = target;
   bool is_etag = strcmp(path, "/CompleteMultipartUploadResult/ETag") == 0;
   completed->has_etag = completed->has_etag || is_etag;
@@ -294,8 +280,8 @@ static void completed_leaf(struct cleat__xml_reader *reader, void *target, const
 cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLEAT__ETAG_MAX],
                                      struct cleat__s3_reply_error *reply, struct cleat_error *err) {
   static const char *const roots[] = {"CompleteMultipartUploadResult", "Error", NULL};
-  static const struct cleat__xml_form document = {"reply to the completion of a multipart upload",
-                                                  roots, completed_leaf};
+  static const struct cleat__xml_form document = {"reply to the completion of a multipart upload", roots,
+                                                  completed_leaf};
   struct completed_reader completed = {0};
   cleat_status status = cleat__xml_read(xml, size, &document, &completed, err);
   if (status)
@@ -326,8 +312,8 @@ static void add_part(struct cleat__xml_reader *reader, struct parts_reader *part
     cleat__xml_fail(reader, CLEAT_FORMAT, "it has too many entries");
     return;
   }
-  struct cleat__stored_part *grown = cleat__grow(parts->page.parts, &parts->capacity,
-                                                 parts->page.count, sizeof *parts->page.parts);
+  struct cleat__stored_part *grown =
+      cleat__grow(parts->page.parts, &parts->capacity, parts->page.count, sizeof *parts->page.parts);
   if (!grown) {
     cleat__xml_fail(reader, CLEAT_NO_MEMORY, "out of memory");
     return;
@@ -337,8 +323,7 @@ static void add_part(struct cleat__xml_reader *reader, struct parts_reader *part
   memset(&parts->part, 0, sizeof parts->part);
 }
 
-static void parts_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                       const char *text) {
+static void parts_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct parts_reader *parts = target;
   const char *name = path + strcspn(path + 1, "/") + 1; /* after the root */
   uint64_t number = 0;
@@ -378,9 +363,8 @@ cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_
   struct parts_reader parts = {0};
   cleat_status status = cleat__xml_read(xml, size, &document, &parts, err);
   if (!status && parts.page.truncated && !parts.has_marker)
-    status = cleat__error_set(
-        err, CLEAT_FORMAT,
-        "the store's list of parts is malformed: it is truncated and has no marker for the rest");
+    status = cleat__error_set(err, CLEAT_FORMAT,
+                              "the store's list of parts is malformed: it is truncated and has no marker for the rest");
   if (status) {
     cleat__free(parts.page.parts);
     return status;
@@ -407,8 +391,7 @@ static cleat_status append_escaped(struct cleat__buffer *body, const char *text)
 
 static cleat_status append_part(const struct cleat__stored_part *part, enum cleat__s3_named named,
                                 struct cleat__buffer *body) {
-  cleat_status status =
-      cleat__buffer_print(body, "<Part><PartNumber>%u</PartNumber><ETag>", part->number);
+  cleat_status status = cleat__buffer_print(body, "<Part><PartNumber>%u</PartNumber><ETag>", part->number);
   if (!status)
     status = append_escaped(body, part->etag);
   if (!status)
@@ -426,9 +409,8 @@ static cleat_status append_part(const struct cleat__stored_part *part, enum clea
 
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,
                                          enum cleat__s3_named named, struct cleat__buffer *body) {
-  cleat_status status =
-      cleat__buffer_print(body, "<CompleteMultipartUpload "
-                                "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+  cleat_status status = cleat__buffer_print(body, "<CompleteMultipartUpload "
+                                                  "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
   for (size_t i = 0; i < count && !status; i++)
     status = append_part(&parts[i], named, body);
   return status ? status : cleat__buffer_print(body, "</CompleteMultipartUpload>");

@@ -43,13 +43,11 @@ enum cleat__s3_keys cleat__s3_keys_of(const char *key, const char *root);
  * out. A key that does not start with `root` is FORMAT. The caller owns *page (cleat__list_page_clear). page->next
  * is the continuation token, to be sent back unchanged. Keys are decoded if the list says that they are encoded,
  * unless *form says otherwise. *form may be NULL. */
-cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
-                                struct cleat__s3_keys_form *form, struct cleat__list_page *page,
-                                struct cleat_error *err);
+cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root, struct cleat__s3_keys_form *form,
+                                struct cleat__list_page *page, struct cleat_error *err);
 
 /* Reads the UploadId of an InitiateMultipartUploadResult. */
-cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
-                                     char upload_id[CLEAT__UPLOAD_ID_MAX + 1],
+cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size, char upload_id[CLEAT__UPLOAD_ID_MAX + 1],
                                      struct cleat_error *err);
 
 /* Reads a reply to CompleteMultipartUpload with HTTP status 200. CLEAT_OK with reply->code "": it is a
@@ -81,7 +79,6 @@ enum cleat__s3_named { CLEAT__S3_NAME_NONE = 0, CLEAT__S3_NAME_CRC32C, CLEAT__S3
 /* Appends the body of a CompleteMultipartUpload: the number and ETag of every part, and its checksum `named` if it
  * has one. NO_MEMORY, LIMIT. 10,000 parts take about 1.5 MiB. */
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,
-                                         enum cleat__s3_named named,
-                                         struct cleat__buffer *body) CLEAT_MUST_USE;
+                                         enum cleat__s3_named named, struct cleat__buffer *body) CLEAT_MUST_USE;
 
 #endif

@@ -39,8 +39,8 @@ static void add_upload(struct cleat__xml_reader *reader, struct uploads_reader *
     cleat__xml_fail(reader, CLEAT_FORMAT, "it has too many entries");
     return;
   }
-  void *grown = cleat__grow(uploads->page.entries, &uploads->capacity, uploads->page.count,
-                            sizeof *uploads->page.entries);
+  void *grown =
+      cleat__grow(uploads->page.entries, &uploads->capacity, uploads->page.count, sizeof *uploads->page.entries);
   if (grown == NULL) {
     cleat__xml_fail(reader, CLEAT_NO_MEMORY, "out of memory");
     return;
@@ -50,8 +50,7 @@ static void add_upload(struct cleat__xml_reader *reader, struct uploads_reader *
   uploads->entry = (struct cleat__upload_entry){0};
 }
 
-static void uploads_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                         const char *text) {
+static void uploads_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct uploads_reader *uploads = target;
   const char *name = path + strlen("/ListMultipartUploadsResult");
   if (strcmp(name, "/Upload/Key") == 0) {
@@ -83,19 +82,16 @@ static int compare_uploads(const void *left, const void *right) {
 
 /* Decodes the keys, removes `root`, sorts. Keys that are not below `root`, or are not valid keys of Cleat, are left
  * out: no Cleat process can have begun those uploads here. */
-static cleat_status finish_uploads(struct uploads_reader *uploads, const char *root,
-                                   struct cleat_error *err) {
+static cleat_status finish_uploads(struct uploads_reader *uploads, const char *root, struct cleat_error *err) {
   size_t root_length = strlen(root);
   size_t kept = 0;
   for (size_t i = 0; i < uploads->page.count; i++) {
     struct cleat__upload_entry entry = uploads->page.entries[i];
     if (uploads->encoded && !cleat__s3_decode(entry.key, true))
-      return cleat__error_set(
-          err, CLEAT_FORMAT,
-          "the store's list of uploads is malformed: a key is not correctly encoded");
+      return cleat__error_set(err, CLEAT_FORMAT,
+                              "the store's list of uploads is malformed: a key is not correctly encoded");
     uploads->page.entries[i] = (struct cleat__upload_entry){0};
-    if (strncmp(entry.key, root, root_length) != 0 ||
-        cleat__key_problem(entry.key + root_length) != NULL) {
+    if (strncmp(entry.key, root, root_length) != 0 || cleat__key_problem(entry.key + root_length) != NULL) {
       cleat__free(entry.key);
       cleat__free(entry.id);
       continue;
@@ -115,11 +111,9 @@ static cleat_status finish_marker(struct uploads_reader *uploads, struct cleat_e
   if (!uploads->truncated)
     return CLEAT_OK;
   if (uploads->key_marker == NULL || uploads->key_marker[0] == '\0' ||
-      (uploads->encoded && !cleat__s3_decode(uploads->key_marker, true)) ||
-      strchr(uploads->key_marker, '\n') != NULL)
-    return cleat__error_set(
-        err, CLEAT_FORMAT,
-        "the store's list of uploads is malformed: it is truncated and has no marker for the rest");
+      (uploads->encoded && !cleat__s3_decode(uploads->key_marker, true)) || strchr(uploads->key_marker, '\n') != NULL)
+    return cleat__error_set(err, CLEAT_FORMAT,
+                            "the store's list of uploads is malformed: it is truncated and has no marker for the rest");
   uploads->page.next = cleat__strprintf("%s\n%s", uploads->key_marker, id);
   return uploads->page.next != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a list of uploads");
 }

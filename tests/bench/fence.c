@@ -30,8 +30,7 @@ static double copy_once(unsigned char *to, const unsigned char *from, size_t siz
   return now_s() - begun;
 }
 
-static double fence_once(struct cleat_client *client, const struct cleat_tensor *tensors,
-                         int64_t step) {
+static double fence_once(struct cleat_client *client, const struct cleat_tensor *tensors, int64_t step) {
   struct cleat_error err;
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   struct cleat_save *save = NULL;
@@ -95,8 +94,8 @@ int main(int argc, char **argv) {
     double fenced = fence_once(client, tensors, i + 1);
     printf("%s{\"memcpy_s\": %.6f, \"fence_s\": %.6f}", i > 0 ? ", " : "", copied, fenced);
   }
-  printf("], \"budget_mib\": %.1f, \"above_source_mib\": %.1f}\n",
-         (double)options.staging_bytes / (1 << 20), peak_mib() - before_mib);
+  printf("], \"budget_mib\": %.1f, \"above_source_mib\": %.1f}\n", (double)options.staging_bytes / (1 << 20),
+         peak_mib() - before_mib);
   cleat_client_close(client);
   free(source);
   free(target);

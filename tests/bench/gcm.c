@@ -22,8 +22,7 @@ static void must(bool holds) {
   exit(1);
 }
 
-static void seal(EVP_CIPHER_CTX *ctx, const unsigned char *from, unsigned char *to,
-                 unsigned char *tag) {
+static void seal(EVP_CIPHER_CTX *ctx, const unsigned char *from, unsigned char *to, unsigned char *tag) {
   static const unsigned char nonce[NONCE_BYTES];
   int length = 0;
   must(EVP_EncryptInit_ex(ctx, NULL, NULL, NULL, nonce) == 1 &&
@@ -32,8 +31,7 @@ static void seal(EVP_CIPHER_CTX *ctx, const unsigned char *from, unsigned char *
        EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, TAG_BYTES, tag) == 1);
 }
 
-static void unseal(EVP_CIPHER_CTX *ctx, const unsigned char *from, unsigned char *to,
-                   unsigned char *tag) {
+static void unseal(EVP_CIPHER_CTX *ctx, const unsigned char *from, unsigned char *to, unsigned char *tag) {
   static const unsigned char nonce[NONCE_BYTES];
   int length = 0;
   must(EVP_DecryptInit_ex(ctx, NULL, NULL, NULL, nonce) == 1 &&

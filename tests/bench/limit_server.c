@@ -156,9 +156,8 @@ static bool put_object(struct request *request) {
 }
 
 static bool reply_xml(int fd, const char *xml) {
-  return reply(fd,
-               "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %zu\r\n\r\n%s",
-               strlen(xml), xml);
+  return reply(fd, "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %zu\r\n\r\n%s", strlen(xml),
+               xml);
 }
 
 static bool post(struct request *request) {
@@ -177,8 +176,7 @@ static bool post(struct request *request) {
                                 "</InitiateMultipartUploadResult>");
 }
 
-static bool send_range(const struct request *request, const struct object *object, size_t begin,
-                       size_t size) {
+static bool send_range(const struct request *request, const struct object *object, size_t begin, size_t size) {
   if (object->bytes != NULL)
     return send_all(request->fd, object->bytes + begin, size);
   while (size > 0) {
@@ -206,8 +204,8 @@ static bool get(struct request *request) {
   pthread_mutex_unlock(&lock);
   if (object == NULL) {
     static const char xml[] = "<Error><Code>NoSuchKey</Code><Message>absent</Message></Error>";
-    return reply(request->fd, "HTTP/1.1 404 Not Found\r\nContent-Length: %zu\r\n\r\n%s",
-                 sizeof xml - 1, strcmp(request->method, "HEAD") == 0 ? "" : xml);
+    return reply(request->fd, "HTTP/1.1 404 Not Found\r\nContent-Length: %zu\r\n\r\n%s", sizeof xml - 1,
+                 strcmp(request->method, "HEAD") == 0 ? "" : xml);
   }
   size_t begin = 0;
   size_t end = object->size - 1;

@@ -15,8 +15,7 @@
 
 static void save(struct cleat_client *client, const void *data, int64_t size) {
   struct cleat_error err;
-  struct cleat_tensor tensor = {
-      .name = NAME, .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = data};
+  struct cleat_tensor tensor = {.name = NAME, .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = data};
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   request.step = 1;
   request.tensors = &tensor;
@@ -29,12 +28,8 @@ static void load(struct cleat_client *client, void *data, int64_t size, bool che
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   options.no_verify = !checked;
-  struct cleat_load_request request = {.name = NAME,
-                                       .dtype = CLEAT_DTYPE_U8,
-                                       .ndim = 1,
-                                       .shape = &size,
-                                       .data = data,
-                                       .data_bytes = (uint64_t)size};
+  struct cleat_load_request request = {
+      .name = NAME, .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = data, .data_bytes = (uint64_t)size};
   check(cleat_checkpoint_open(client, 1, &checkpoint, &err), &err);
   check(cleat_load_tensors(checkpoint, &request, 1, &options, &err), &err);
   cleat_checkpoint_free(checkpoint);

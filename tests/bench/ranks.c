@@ -105,13 +105,8 @@ static uint64_t run_job(const char *url, enum job job, unsigned count, int64_t r
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   for (unsigned i = 0; i < count; i++) {
     int64_t first = rows * i / count, end = rows * (i + 1) / count;
-    ranks[i] = (struct rank){.url = url,
-                             .job = job,
-                             .number = i,
-                             .world_size = count,
-                             .rows = rows,
-                             .first = first,
-                             .count = end - first};
+    ranks[i] = (struct rank){
+        .url = url, .job = job, .number = i, .world_size = count, .rows = rows, .first = first, .count = end - first};
     if (pthread_create(&ranks[i].thread, &attributes, run_rank, &ranks[i]) != 0)
       abort();
   }
@@ -167,8 +162,7 @@ static void reshard(const char *url, unsigned from, unsigned to) {
   int64_t rows = (int64_t)from * ROWS;
   run_job(url, SAVE, from, rows);
   uint64_t bytes = run_job(url, LOAD, to, rows);
-  printf("{\"from\": %u, \"to\": %u, \"read\": %.4f}\n", from, to,
-         (double)bytes / (double)(rows * ROW_BYTES));
+  printf("{\"from\": %u, \"to\": %u, \"read\": %.4f}\n", from, to, (double)bytes / (double)(rows * ROW_BYTES));
 }
 
 int main(int argc, char **argv) {

@@ -33,8 +33,7 @@ static void check(bool good, const char *what) {
 
 static int connect_to_server(void) {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int yes = 1;
   check(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "connect");
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -84,8 +83,7 @@ static void put_part(int fd, unsigned part, const char *buffer) {
 static void get_part(int fd, unsigned part, char *buffer) {
   char head[256];
   size_t begin = part * part_bytes;
-  int length = snprintf(head, sizeof head,
-                        "GET /bench/raw HTTP/1.1\r\nHost: x\r\nRange: bytes=%zu-%zu\r\n\r\n", begin,
+  int length = snprintf(head, sizeof head, "GET /bench/raw HTTP/1.1\r\nHost: x\r\nRange: bytes=%zu-%zu\r\n\r\n", begin,
                         begin + part_bytes - 1);
   send_all(fd, head, (size_t)length);
   for (size_t left = part_bytes - read_head(fd, " 206 "); left > 0;) {

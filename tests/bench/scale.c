@@ -14,18 +14,16 @@
 
 static const int64_t one = 1;
 
-static void fill(struct cleat_tensor *tensors, char (*names)[NAME_BYTES], float *data,
-                 size_t count) {
+static void fill(struct cleat_tensor *tensors, char (*names)[NAME_BYTES], float *data, size_t count) {
   for (size_t i = 0; i < count; i++) {
     data[i] = (float)i;
     snprintf(names[i], NAME_BYTES, "model.layers.%zu.block.%zu.attention.weight", i / 100, i % 100);
-    tensors[i] = (struct cleat_tensor){
-        .name = names[i], .dtype = CLEAT_DTYPE_F32, .ndim = 1, .shape = &one, .data = &data[i]};
+    tensors[i] =
+        (struct cleat_tensor){.name = names[i], .dtype = CLEAT_DTYPE_F32, .ndim = 1, .shape = &one, .data = &data[i]};
   }
 }
 
-static void save(struct cleat_client *client, int64_t step, const struct cleat_tensor *tensors,
-                 size_t count) {
+static void save(struct cleat_client *client, int64_t step, const struct cleat_tensor *tensors, size_t count) {
   struct cleat_error err;
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   request.step = step;
@@ -71,8 +69,7 @@ int main(int argc, char **argv) {
     save(client, (int64_t)step, tensors, tensor_count);
   double saved = cpu_s();
   size_t elements = walk(client);
-  printf("{\"save_cpu_s\": %.6f, \"open_cpu_s\": %.6f, \"elements\": %zu}\n", saved - begun,
-         cpu_s() - saved, elements);
+  printf("{\"save_cpu_s\": %.6f, \"open_cpu_s\": %.6f, \"elements\": %zu}\n", saved - begun, cpu_s() - saved, elements);
   cleat_client_close(client);
   free(tensors);
   free(names);

@@ -58,8 +58,7 @@ cudaError_t fake_stream_free_locked(struct CUstream_st *stream, void *address);
 
 /* Where the stream is now, and putting another behind that place, and waiting for it. */
 uint64_t fake_stream_place_locked(struct CUstream_st *stream);
-void fake_stream_after_locked(struct CUstream_st *stream, struct CUstream_st *other,
-                              uint64_t place);
+void fake_stream_after_locked(struct CUstream_st *stream, struct CUstream_st *other, uint64_t place);
 cudaError_t fake_stream_wait_locked(struct CUstream_st *stream, uint64_t place);
 void fake_stream_end_locked(struct CUstream_st *stream);
 void fake_stream_wait_device_locked(int device);
@@ -74,8 +73,7 @@ cudaError_t fake_capture_unsafe_locked(void);
 
 /* What work for the stream comes to. `*captured`: it is part of a graph, and not to be done. The default stream, next
  * to a blocking one that is being captured, is refused. */
-cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default,
-                                     bool *captured);
+cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default, bool *captured);
 
 /* A wait for the stream, or for all of the device (-1: for neither), which a capture of them does not outlive. */
 cudaError_t fake_capture_wait_locked(const struct CUstream_st *stream, int device);
@@ -84,8 +82,7 @@ cudaError_t fake_capture_wait_locked(const struct CUstream_st *stream, int devic
 void fake_capture_spoil_locked(const struct CUstream_st *stream);
 
 enum cudaStreamCaptureMode fake_capture_exchange(enum cudaStreamCaptureMode mode);
-cudaError_t fake_capture_begin_locked(const struct CUstream_st *stream,
-                                      enum cudaStreamCaptureMode mode);
+cudaError_t fake_capture_begin_locked(const struct CUstream_st *stream, enum cudaStreamCaptureMode mode);
 cudaError_t fake_capture_end_locked(const struct CUstream_st *stream);
 cudaError_t fake_capture_status_locked(const struct CUstream_st *stream, bool is_default,
                                        enum cudaStreamCaptureStatus *status);

@@ -74,8 +74,7 @@ static struct capture *blocking_locked(int device) {
   return NULL;
 }
 
-cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default,
-                                     bool *is_captured) {
+cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default, bool *is_captured) {
   struct capture *capture = find_locked(stream);
   struct capture *blocking = is_default ? blocking_locked(fake_stream_device(stream)) : NULL;
   *is_captured = capture != NULL;
@@ -93,8 +92,7 @@ cudaError_t fake_capture_wait_locked(const struct CUstream_st *stream, int devic
   cudaError_t code = cudaSuccess;
   for (size_t i = 0; i < CAPTURES_MAX; i++) {
     struct capture *capture = &captures[i];
-    if (capture->stream == NULL ||
-        (capture->stream != stream && fake_stream_device(capture->stream) != device))
+    if (capture->stream == NULL || (capture->stream != stream && fake_stream_device(capture->stream) != device))
       continue;
     capture->invalid = true;
     code = cudaErrorStreamCaptureUnsupported;
@@ -108,8 +106,7 @@ void fake_capture_spoil_locked(const struct CUstream_st *stream) {
     capture->invalid = true;
 }
 
-cudaError_t fake_capture_begin_locked(const struct CUstream_st *stream,
-                                      enum cudaStreamCaptureMode mode) {
+cudaError_t fake_capture_begin_locked(const struct CUstream_st *stream, enum cudaStreamCaptureMode mode) {
   struct capture *unused = find_locked(NULL);
   if (find_locked(stream) != NULL || unused == NULL)
     return cudaErrorInvalidValue;
@@ -121,8 +118,7 @@ cudaError_t fake_capture_end_locked(const struct CUstream_st *stream) {
   struct capture *capture = find_locked(stream);
   if (capture == NULL)
     return cudaErrorStreamCaptureUnmatched;
-  if (capture->mode != cudaStreamCaptureModeRelaxed &&
-      !pthread_equal(capture->owner, pthread_self()))
+  if (capture->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(capture->owner, pthread_self()))
     return cudaErrorStreamCaptureWrongThread;
   capture->stream = NULL;
   return capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;

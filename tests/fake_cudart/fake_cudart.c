@@ -23,8 +23,7 @@ struct CUevent_st {
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int current_device;
-static bool
-    ready; /* fake_reset was called, or what stands for it in a program that knows nothing of it */
+static bool ready; /* fake_reset was called, or what stands for it in a program that knows nothing of it */
 static int device_count;
 static int driver_version;
 static unsigned misuses;
@@ -263,8 +262,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
   ENTER(true)
   struct CUstream_st *known = stream != NULL ? fake_stream_locked(stream, current_device) : NULL;
-  return leave(known != NULL ? fake_capture_begin_locked(known, mode)
-                             : cudaErrorStreamCaptureUnsupported);
+  return leave(known != NULL ? fake_capture_begin_locked(known, mode) : cudaErrorStreamCaptureUnsupported);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph) {
@@ -282,8 +280,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return leave(cudaSuccess);
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                  enum cudaStreamCaptureStatus *pCaptureStatus) {
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus) {
   ENTER(true)
   struct CUstream_st *known = fake_stream_locked(stream, current_device);
   if (known == NULL)
@@ -345,8 +342,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!is_done_locked(known, stream == NULL, &code))
     return leave(code);
   if (event->captured) {
-    fake_misuse_locked(
-        "a stream was put behind one that is being captured, and so became part of the graph");
+    fake_misuse_locked("a stream was put behind one that is being captured, and so became part of the graph");
     fake_capture_spoil_locked(event->stream);
   } else if (event->stream != NULL) {
     fake_stream_after_locked(known, event->stream, event->place);
@@ -362,8 +358,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     fake_capture_spoil_locked(event->stream);
     return leave(cudaErrorStreamCaptureUnsupported);
   }
-  return leave(event->stream != NULL ? fake_stream_wait_locked(event->stream, event->place)
-                                     : cudaSuccess);
+  return leave(event->stream != NULL ? fake_stream_wait_locked(event->stream, event->place) : cudaSuccess);
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -416,8 +411,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
   ENTER_UNSAFE()
   if ((flags & cudaHostRegisterPortable) == 0)
     fake_misuse_locked("host memory is pinned for one device alone");
-  return leave(fake_memory_pin_locked(ptr, size) ? cudaSuccess
-                                                 : cudaErrorHostMemoryAlreadyRegistered);
+  return leave(fake_memory_pin_locked(ptr, size) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
 }
 
 cudaError_t cudaHostUnregister(void *ptr) {
@@ -473,17 +467,11 @@ static cudaError_t submit_locked(cudaStream_t stream, const struct fake_copy *co
 }
 
 static struct fake_copy plain(void *to, const void *from, size_t bytes) {
-  return (struct fake_copy){.to = to,
-                            .from = from,
-                            .width = bytes,
-                            .rows = 1,
-                            .to_pitch = bytes,
-                            .from_pitch = bytes,
-                            .value = -1};
+  return (struct fake_copy){
+      .to = to, .from = from, .width = bytes, .rows = 1, .to_pitch = bytes, .from_pitch = bytes, .value = -1};
 }
 
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
   (void)kind;
   ENTER(true)
   struct fake_copy copy = plain(dst, src, count);
@@ -501,9 +489,8 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpy
   return leave(code);
 }
 
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                              enum cudaMemcpyKind kind, cudaStream_t stream) {
   (void)kind;
   ENTER(true)
   struct fake_copy copy = {dst, src, width, height, dpitch, spitch, -1};
@@ -511,12 +498,11 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
 }
 
 /* The order inside a batch is nobody's business: from the last to the first. */
-cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes,
-                                 size_t count, struct cudaMemcpyAttributes *attrs,
-                                 size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream) {
+cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                                 cudaStream_t stream) {
   ENTER(true)
-  if (stream == NULL || numAttrs != 1 || attrsIdxs[0] != 0 ||
-      attrs->srcAccessOrder != cudaMemcpySrcAccessOrderStream)
+  if (stream == NULL || numAttrs != 1 || attrsIdxs[0] != 0 || attrs->srcAccessOrder != cudaMemcpySrcAccessOrderStream)
     return leave(cudaErrorInvalidValue);
   for (size_t i = count; code == cudaSuccess && i-- > 0;) {
     struct fake_copy copy = plain(dsts[i], srcs[i], sizes[i]);

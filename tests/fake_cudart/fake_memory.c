@@ -31,8 +31,7 @@ static struct {
 static size_t pinned_count;
 
 static void *map(int protection) {
-  void *mapped =
-      mmap(NULL, RANGE_BYTES, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *mapped = mmap(NULL, RANGE_BYTES, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
     abort();
   return mapped;
@@ -55,8 +54,7 @@ void fake_memory_reset_locked(int devices, size_t device_bytes) {
 int fake_memory_device(const void *address) {
   for (int i = 0; i < FAKE_DEVICES_MAX; i++) {
     const char *range = memories[i].range;
-    if (range != NULL && (const char *)address >= range &&
-        (const char *)address < range + RANGE_BYTES)
+    if (range != NULL && (const char *)address >= range && (const char *)address < range + RANGE_BYTES)
       return i;
   }
   return -1;
@@ -80,8 +78,7 @@ void *fake_memory_take_locked(int device, size_t bytes) {
     if (memory->blocks == NULL)
       abort();
   }
-  memmove(memory->blocks + index + 1, memory->blocks + index,
-          (memory->count - index) * sizeof(*memory->blocks));
+  memmove(memory->blocks + index + 1, memory->blocks + index, (memory->count - index) * sizeof(*memory->blocks));
   memory->blocks[index] = (struct block){at, bytes};
   memory->count++;
   memory->used += size;
@@ -114,8 +111,7 @@ bool fake_memory_give_locked(void *address) {
   memset(memory->real + offset, FREED, memory->blocks[index].bytes);
   memory->used -= (memory->blocks[index].bytes + ALIGN - 1) / ALIGN * ALIGN;
   memory->count--;
-  memmove(memory->blocks + index, memory->blocks + index + 1,
-          (memory->count - index) * sizeof(*memory->blocks));
+  memmove(memory->blocks + index, memory->blocks + index + 1, (memory->count - index) * sizeof(*memory->blocks));
   return true;
 }
 
@@ -128,8 +124,7 @@ void *fake_memory_real_locked(const void *address, size_t bytes) {
   const struct memory *memory = &memories[fake_memory_device(address)];
   size_t offset = (size_t)((const char *)address - memory->range);
   size_t index = find(memory, offset);
-  if (index == memory->count ||
-      offset + bytes > memory->blocks[index].offset + memory->blocks[index].bytes)
+  if (index == memory->count || offset + bytes > memory->blocks[index].offset + memory->blocks[index].bytes)
     return NULL;
   return memory->real + offset;
 }
@@ -154,8 +149,7 @@ bool fake_memory_unpin_locked(void *memory) {
 
 bool fake_memory_is_pinned_locked(const void *memory, size_t bytes) {
   for (size_t i = 0; i < pinned_count; i++) {
-    if ((const char *)memory >= pinned[i].memory &&
-        (const char *)memory + bytes <= pinned[i].memory + pinned[i].bytes)
+    if ((const char *)memory >= pinned[i].memory && (const char *)memory + bytes <= pinned[i].memory + pinned[i].bytes)
       return true;
   }
   return false;

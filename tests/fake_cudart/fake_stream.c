@@ -70,8 +70,7 @@ static size_t extent_of(size_t width, size_t rows, size_t pitch) {
 static void check_rows(const struct op *op, const char *from, const char *to, bool *changed) {
   const struct fake_copy *copy = &op->copy;
   for (size_t row = 0; row < copy->rows; row++) {
-    if (op->seen != NULL &&
-        memcmp(op->seen + row * copy->width, from + row * copy->from_pitch, copy->width) != 0)
+    if (op->seen != NULL && memcmp(op->seen + row * copy->width, from + row * copy->from_pitch, copy->width) != 0)
       *changed = true;
     const char *target = to + row * copy->to_pitch;
     for (size_t i = 0; op->poisoned && i < copy->width; i++)
@@ -88,9 +87,7 @@ static void run_copy_locked(const struct op *op, int device) {
     return;
   char *to = bytes_at_locked(copy->to, extent_of(copy->width, copy->rows, copy->to_pitch));
   const char *from =
-      copy->value >= 0
-          ? to
-          : bytes_at_locked(copy->from, extent_of(copy->width, copy->rows, copy->from_pitch));
+      copy->value >= 0 ? to : bytes_at_locked(copy->from, extent_of(copy->width, copy->rows, copy->from_pitch));
   if (to == NULL || from == NULL) {
     devices[device].state = cudaErrorIllegalAddress;
     return;
@@ -108,9 +105,8 @@ static void run_copy_locked(const struct op *op, int device) {
   }
   pthread_mutex_lock(&fake_lock);
   if (changed)
-    fake_misuse_locked(
-        "host memory of a copy of %zu bytes was used by somebody else before it was done",
-        copy->width * copy->rows);
+    fake_misuse_locked("host memory of a copy of %zu bytes was used by somebody else before it was done",
+                       copy->width * copy->rows);
 }
 
 static void run_locked(struct CUstream_st *stream, const struct op *op) {
@@ -226,8 +222,7 @@ static void append_locked(struct CUstream_st *stream, const struct op *op) {
   pthread_cond_broadcast(&change);
 }
 
-void fake_stream_after_locked(struct CUstream_st *stream, struct CUstream_st *other,
-                              uint64_t place) {
+void fake_stream_after_locked(struct CUstream_st *stream, struct CUstream_st *other, uint64_t place) {
   struct op op = {.kind = OP_AFTER, .other = other, .place = place};
   append_locked(stream, &op);
 }
@@ -275,8 +270,7 @@ static void prepare_copy_locked(const struct CUstream_st *stream, struct op *op)
     if (op->seen == NULL)
       abort();
     for (size_t row = 0; row < copy->rows; row++)
-      memcpy(op->seen + row * copy->width, (const char *)copy->from + row * copy->from_pitch,
-             copy->width);
+      memcpy(op->seen + row * copy->width, (const char *)copy->from + row * copy->from_pitch, copy->width);
   }
   if (out && !is_source_locked(stream, copy)) {
     op->poisoned = true;
@@ -289,8 +283,7 @@ bool fake_copy_is_pageable_locked(const struct fake_copy *copy) {
   size_t to = extent_of(copy->width, copy->rows, copy->to_pitch);
   size_t from = extent_of(copy->width, copy->rows, copy->from_pitch);
   return (fake_memory_device(copy->to) < 0 && !fake_memory_is_pinned_locked(copy->to, to)) ||
-         (copy->value < 0 && fake_memory_device(copy->from) < 0 &&
-          !fake_memory_is_pinned_locked(copy->from, from));
+         (copy->value < 0 && fake_memory_device(copy->from) < 0 && !fake_memory_is_pinned_locked(copy->from, from));
 }
 
 /* The bytes that the host may change as soon as the call returns: they are taken now, and go to the device later. */

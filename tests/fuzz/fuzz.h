@@ -18,8 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Prints what was promised, and aborts. */
-#define FUZZ_PROMISE(condition) \
-  ((condition) ? (void)0 : fuzz_broken(#condition, __FILE__, __LINE__))
+#define FUZZ_PROMISE(condition) ((condition) ? (void)0 : fuzz_broken(#condition, __FILE__, __LINE__))
 _Noreturn void fuzz_broken(const char *condition, const char *file, int line);
 
 /* What is left of an input. */

@@ -75,8 +75,7 @@ static void start(void) {
   socklen_t size = sizeof address;
   pthread_t thread;
   listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  FUZZ_PROMISE(listener >= 0 && bind(listener, (struct sockaddr *)&address, size) == 0 &&
-               listen(listener, 16) == 0 &&
+  FUZZ_PROMISE(listener >= 0 && bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0 &&
                getsockname(listener, (struct sockaddr *)&address, &size) == 0);
   snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(address.sin_port));
   FUZZ_PROMISE(sem_init(&served, 0, 0) == 0);
@@ -86,16 +85,14 @@ static void start(void) {
 
 static bool has_empty_line(void) {
   const struct fuzz_input *all = &reply_bytes;
-  return memmem(all->text, all->size, "\n\r\n", 3) != NULL ||
-         memmem(all->text, all->size, "\n\n", 2) != NULL ||
+  return memmem(all->text, all->size, "\n\r\n", 3) != NULL || memmem(all->text, all->size, "\n\n", 2) != NULL ||
          memmem(all->text, all->size, "\n\r", 2) != NULL;
 }
 
 static void check_reply(const struct cleat__http_request *request, enum cleat__transport transport,
                         const struct cleat__http_reply *reply) {
   int64_t wall_s = 0;
-  size_t cap = request->text_cap > CLEAT__HTTP_ERROR_TEXT_MAX ? request->text_cap
-                                                              : CLEAT__HTTP_ERROR_TEXT_MAX;
+  size_t cap = request->text_cap > CLEAT__HTTP_ERROR_TEXT_MAX ? request->text_cap : CLEAT__HTTP_ERROR_TEXT_MAX;
   FUZZ_PROMISE(transport != CLEAT__TRANSPORT_INTERNAL && transport != CLEAT__TRANSPORT_TIMEOUT &&
                transport != CLEAT__TRANSPORT_CONNECT && transport != CLEAT__TRANSPORT_NO_MEMORY);
   FUZZ_PROMISE(transport == CLEAT__TRANSPORT_OK || reply->message[0] != '\0');
@@ -106,17 +103,14 @@ static void check_reply(const struct cleat__http_request *request, enum cleat__t
   FUZZ_PROMISE(request->into.count == 0 || reply->body_bytes <= request->into.items[0].length ||
                reply->text.length > 0);
   /* Some of them travel back to the store in a header or a document. */
-  FUZZ_PROMISE(fuzz_is_line(reply->etag) && fuzz_is_line(reply->content_range) &&
-               fuzz_is_line(reply->date) && fuzz_is_line(reply->retry_after) &&
-               fuzz_is_line(reply->request_id) && fuzz_is_line(reply->region));
+  FUZZ_PROMISE(fuzz_is_line(reply->etag) && fuzz_is_line(reply->content_range) && fuzz_is_line(reply->date) &&
+               fuzz_is_line(reply->retry_after) && fuzz_is_line(reply->request_id) && fuzz_is_line(reply->region));
   FUZZ_PROMISE(cleat__retry_after_ms(reply->retry_after, 1792000000) >= -1);
   (void)cleat__http_date(reply->date, &wall_s);
 }
 
-static struct cleat__http_request make_request(char kind, struct cleat__span *body,
-                                               struct cleat__span *into) {
-  struct cleat__http_request request = {
-      .method = "GET", .url = url, .text_cap = TEXT_MAX, .limit_ms = LIMIT_MS};
+static struct cleat__http_request make_request(char kind, struct cleat__span *body, struct cleat__span *into) {
+  struct cleat__http_request request = {.method = "GET", .url = url, .text_cap = TEXT_MAX, .limit_ms = LIMIT_MS};
   if (kind == 'H') {
     request.method = "HEAD";
   } else if (kind == 'P') {

@@ -61,8 +61,7 @@ static void check_compact(const struct cleat__buffer *compact) {
   struct cleat__buffer again;
   struct cleat_error err;
   cleat__buffer_init(&again, (size_t)4 << 20);
-  FUZZ_PROMISE(cleat__manifest_compact_json("document", compact->data, compact->length, &again,
-                                            &err) == CLEAT_OK);
+  FUZZ_PROMISE(cleat__manifest_compact_json("document", compact->data, compact->length, &again, &err) == CLEAT_OK);
   FUZZ_PROMISE(fuzz_same(compact, &again));
   cleat__buffer_clear(&again);
 }

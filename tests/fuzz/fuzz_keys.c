@@ -14,10 +14,8 @@ static void check_keys(const struct cleat__s3_credentials *keys) {
 }
 
 static void read_json(const char *text, size_t size, bool has_code, bool needs_version) {
-  const struct cleat__s3_keys_document document = {.place = "place",
-                                                   .token_name = "Token",
-                                                   .has_code = has_code,
-                                                   .needs_version = needs_version};
+  const struct cleat__s3_keys_document document = {
+      .place = "place", .token_name = "Token", .has_code = has_code, .needs_version = needs_version};
   struct cleat__s3_credentials keys = {0};
   struct cleat_error err;
   cleat__error_clear(&err);
@@ -39,8 +37,7 @@ static void set_keys(const char *text) {
   struct cleat_error err;
   bool found = false;
   cleat__error_clear(&err);
-  cleat_status status = cleat__s3_keys_set(&names, (struct cleat__s3_key_texts){"AK", "SK", text},
-                                           &keys, &found, &err);
+  cleat_status status = cleat__s3_keys_set(&names, (struct cleat__s3_key_texts){"AK", "SK", text}, &keys, &found, &err);
   if (status == CLEAT_OK) {
     FUZZ_PROMISE(found && strcmp(keys.session_token, text) == 0);
     check_keys(&keys);

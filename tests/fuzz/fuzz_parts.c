@@ -14,8 +14,7 @@ struct read_back {
   size_t etags;
 };
 
-static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
-                    const char *text) {
+static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *path, const char *text) {
   struct read_back *back = target;
   uint64_t number = 0;
   (void)reader;
@@ -49,8 +48,7 @@ static void check_body(const struct cleat__s3_parts_page *page) {
   struct cleat_error err;
   struct cleat__buffer body;
   cleat__buffer_init(&body, (size_t)64 << 20);
-  FUZZ_PROMISE(cleat__s3_xml_complete_body(page->parts, page->count, CLEAT__S3_NAME_CRC32C,
-                                           &body) == CLEAT_OK);
+  FUZZ_PROMISE(cleat__s3_xml_complete_body(page->parts, page->count, CLEAT__S3_NAME_CRC32C, &body) == CLEAT_OK);
   FUZZ_PROMISE(cleat__xml_read(body.data, body.length, &document, &back, &err) == CLEAT_OK);
   FUZZ_PROMISE(back.numbers == page->count && back.etags == page->count);
   cleat__buffer_clear(&body);

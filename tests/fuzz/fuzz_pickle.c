@@ -22,9 +22,7 @@ static void check(const struct cleat__run_pickle_answer *answer, const char *byt
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const struct cleat__run_pickle_query query = {
-      .class_name = "_StorageInfo",
-      .text_key = "relative_path",
-      .number_keys = {"dp_world_size", "mp_world_size"}};
+      .class_name = "_StorageInfo", .text_key = "relative_path", .number_keys = {"dp_world_size", "mp_world_size"}};
   struct fuzz_input input = fuzz_input(data, size);
   char *bytes = fuzz_exact(&input);
   struct cleat__run_pickle_answer answer;

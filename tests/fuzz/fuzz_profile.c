@@ -38,8 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct cleat__s3_profile profile = CLEAT__S3_PROFILE_INIT;
   struct cleat_error err;
   cleat__error_clear(&err);
-  cleat_status status =
-      cleat__s3_profile_parse(text, input.size, "/file", kind, name, &profile, &err);
+  cleat_status status = cleat__s3_profile_parse(text, input.size, "/file", kind, name, &profile, &err);
   if (status == CLEAT_OK) {
     check_profile(&profile);
   } else {

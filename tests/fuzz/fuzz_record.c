@@ -9,8 +9,7 @@
 static void check_record(const struct cleat__record *record) {
   for (size_t i = 0; i < record->file_count; i++) {
     const struct cleat__file_entry *file = &record->files[i];
-    FUZZ_PROMISE(file->name[0] != '\0' && file->name[0] != '/' &&
-                 strstr(file->name, "/../") == NULL);
+    FUZZ_PROMISE(file->name[0] != '\0' && file->name[0] != '/' && strstr(file->name, "/../") == NULL);
     FUZZ_PROMISE((file->size == 0) == (file->part_count == 0));
   }
   for (size_t i = 0; i < record->tensor_count; i++) {

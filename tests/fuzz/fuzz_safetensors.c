@@ -40,15 +40,15 @@ static void check_round_trip(const struct cleat__safetensors *index, uint64_t da
   FUZZ_PROMISE(items != NULL);
   for (size_t i = 0; i < index->count; i++) {
     const struct cleat__safetensors_entry *entry = &index->entries[i];
-    items[i] = (struct cleat__safetensors_item){entry->name, entry->dtype, entry->ndim,
-                                                entry->shape, entry->end - entry->begin};
+    items[i] = (struct cleat__safetensors_item){entry->name, entry->dtype, entry->ndim, entry->shape,
+                                                entry->end - entry->begin};
   }
   cleat__buffer_init(&out, (size_t)64 << 20);
   FUZZ_PROMISE(cleat__safetensors_write_header(items, index->count, &out, &err) == CLEAT_OK);
   size_t header = out.length - CLEAT__SAFETENSORS_PREFIX;
   FUZZ_PROMISE(out.length % 8 == 0);
-  FUZZ_PROMISE(cleat__safetensors_parse(out.data + CLEAT__SAFETENSORS_PREFIX, header,
-                                        out.length + data_bytes, &again, &err) == CLEAT_OK);
+  FUZZ_PROMISE(cleat__safetensors_parse(out.data + CLEAT__SAFETENSORS_PREFIX, header, out.length + data_bytes, &again,
+                                        &err) == CLEAT_OK);
   FUZZ_PROMISE(again.count == index->count);
   check_index(&again, out.length, out.length + data_bytes);
   cleat__safetensors_clear(&again);
@@ -66,8 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct cleat__safetensors index = {.entries = NULL};
   struct cleat_error err;
   cleat__error_clear(&err);
-  cleat_status status =
-      cleat__safetensors_parse(json, input.size, begin + data_bytes, &index, &err);
+  cleat_status status = cleat__safetensors_parse(json, input.size, begin + data_bytes, &index, &err);
   if (status == CLEAT_OK) {
     check_index(&index, begin, begin + data_bytes);
     check_round_trip(&index, data_bytes);

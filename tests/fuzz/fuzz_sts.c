@@ -23,8 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct cleat__s3_credentials keys = {0};
   struct cleat_error err;
   cleat__error_clear(&err);
-  cleat_status status =
-      cleat__s3_sts_read(&role, "sts", "AssumeRole", http_status, body, input.size, &keys, &err);
+  cleat_status status = cleat__s3_sts_read(&role, "sts", "AssumeRole", http_status, body, input.size, &keys, &err);
   if (status == CLEAT_OK) {
     FUZZ_PROMISE(http_status < 300);
     check_keys(&keys);

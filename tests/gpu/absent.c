@@ -11,8 +11,7 @@ int main(void) {
   char url[64];
   unsigned char byte = 42;
   int64_t size = 1;
-  struct cleat_tensor tensor = {
-      .name = "w", .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = &byte};
+  struct cleat_tensor tensor = {.name = "w", .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = &byte};
   struct cleat_place place = {CLEAT_DEVICE_CUDA, NULL};
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;

@@ -115,8 +115,7 @@ static void tensors_free(struct tensors *made) {
   free(made->names);
 }
 
-static struct cleat_save *begin_save(struct cleat_client *client, const struct tensors *given,
-                                     bool snapshot) {
+static struct cleat_save *begin_save(struct cleat_client *client, const struct tensors *given, bool snapshot) {
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   struct cleat_save *save = NULL;
   request.step = next_step++;
@@ -136,8 +135,7 @@ static void empty_folder(void) {
 }
 
 /* From the call to the end of the fence; the first save is not counted. */
-static double fence_seconds(struct cleat_client *client, const struct tensors *given,
-                            bool snapshot) {
+static double fence_seconds(struct cleat_client *client, const struct tensors *given, bool snapshot) {
   double best = 1e9;
   for (int i = 0; i <= RUNS; i++) {
     double begun = seconds();
@@ -158,8 +156,7 @@ static void measure_fence(double rate) {
   double fence = fence_seconds(client, &given, false);
   say("fence, 2000 tensors of mixed sizes", fence * 1e3, "ms", "");
   say("  staging / one large copy out", (double)given.bytes / fence / rate, "x", ">= 0.9");
-  say("  fence / (bytes / one large copy out)", fence / ((double)given.bytes / rate), "x",
-      "<= 1.15");
+  say("  fence / (bytes / one large copy out)", fence / ((double)given.bytes / rate), "x", "<= 1.15");
   say("fence with a device snapshot", fence_seconds(client, &given, true) * 1e3, "ms", "");
   cleat_client_close(client);
   tensors_free(&given);
@@ -187,8 +184,7 @@ static void *copy_parts(void *arg) {
   for (size_t i = 0; i < loader->parts; i++) {
     size_t at = i * loader->part_bytes;
     cleat__batch_init(&batch, loader->lanes);
-    struct cleat__stretch stretch = {loader->to + at, loader->from + at % loader->from_bytes,
-                                     loader->part_bytes};
+    struct cleat__stretch stretch = {loader->to + at, loader->from + at % loader->from_bytes, loader->part_bytes};
     cleat_status status = cleat__batch_add(&batch, loader->lane, 0, stretch, &kit_err);
     OK(cleat__batch_end(&batch, status, &kit_err));
   }

@@ -34,11 +34,10 @@ void kit_skip(const char *why) {
   _exit(EXIT_SKIPPED);
 }
 
-void kit_status(cleat_status got, cleat_status wanted, const char *what, const char *file,
-                int line) {
+void kit_status(cleat_status got, cleat_status wanted, const char *what, const char *file, int line) {
   if (got != wanted)
-    kit_fail(file, line, "%s: %s, not %s: %s (%s)", what, cleat_status_name(got),
-             cleat_status_name(wanted), got != CLEAT_OK ? kit_err.message : "", kit_err.hint);
+    kit_fail(file, line, "%s: %s, not %s: %s (%s)", what, cleat_status_name(got), cleat_status_name(wanted),
+             got != CLEAT_OK ? kit_err.message : "", kit_err.hint);
 }
 
 /* ---- Running ---------------------------------------------------------------------------------- */
@@ -271,8 +270,7 @@ cleat_status kit_load(struct cleat_client *client, int64_t step, struct kit_mode
   return status;
 }
 
-void kit_expect_saved(struct cleat_client *client, int64_t step, const struct kit_model *model,
-                      unsigned salt) {
+void kit_expect_saved(struct cleat_client *client, int64_t step, const struct kit_model *model, unsigned salt) {
   struct kit_model host;
   kit_model_init(&host, model->count);
   for (size_t i = 0; i < model->count; i++)

@@ -26,8 +26,7 @@ struct kit_case {
 int kit_main(const struct kit_case *cases, size_t count);
 
 /* Ends the case. */
-void kit_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4), noreturn));
+void kit_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
 void kit_skip(const char *why) __attribute__((noreturn));
 
 #define CHECK(condition)                              \
@@ -45,8 +44,7 @@ void kit_skip(const char *why) __attribute__((noreturn));
 #define OK(call) kit_status((call), CLEAT_OK, #call, __FILE__, __LINE__)
 #define FAILS(call, status) kit_status((call), CLEAT_##status, #call, __FILE__, __LINE__)
 extern struct cleat_error kit_err;
-void kit_status(cleat_status got, cleat_status wanted, const char *what, const char *file,
-                int line);
+void kit_status(cleat_status got, cleat_status wanted, const char *what, const char *file, int line);
 
 /* A client on a folder of the case's own; `given` may be NULL. Staging of 8 buffers of 64 KiB; lines go to kit_log. */
 struct cleat_client *kit_open(const struct cleat_client_options *given);
@@ -78,8 +76,7 @@ struct cleat_save_request kit_request(const struct kit_model *model, int64_t ste
 cleat_status kit_load(struct cleat_client *client, int64_t step, struct kit_model *model);
 
 /* Loads `step` into new host memory and compares it with what salt makes. */
-void kit_expect_saved(struct cleat_client *client, int64_t step, const struct kit_model *model,
-                      unsigned salt);
+void kit_expect_saved(struct cleat_client *client, int64_t step, const struct kit_model *model, unsigned salt);
 
 int kit_devices(void);
 

@@ -201,8 +201,7 @@ static void behind_each_of_two_streams(void) {
   CUDA(cudaDeviceSynchronize());
   for (size_t i = 0; i < 2; i++)
     for (int k = 0; k <= 50; k++)
-      CUDA(
-          cudaMemsetAsync((void *)(uintptr_t)model.tensors[i].data, k + (int)i, bytes, streams[i]));
+      CUDA(cudaMemsetAsync((void *)(uintptr_t)model.tensors[i].data, k + (int)i, bytes, streams[i]));
   struct cleat_save_request request = kit_request(&model, 1);
   OK(cleat_save(client, &request, &kit_err));
   /* The load must come behind these, or they would win. */
@@ -281,8 +280,7 @@ static void slices_of_rows(void) {
   int64_t start[] = {50, 100};
   int64_t size[] = {500, 250};
   struct cleat_client *client = kit_open(NULL);
-  struct cleat_tensor tensor = {
-      .name = "matrix", .dtype = CLEAT_DTYPE_U8, .ndim = 2, .shape = shape, .data = whole};
+  struct cleat_tensor tensor = {.name = "matrix", .dtype = CLEAT_DTYPE_U8, .ndim = 2, .shape = shape, .data = whole};
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   for (size_t i = 0; i < sizeof whole; i++)
     whole[i] = (unsigned char)(i * 7919 >> 5);
@@ -364,8 +362,7 @@ static const int64_t piece_shape[] = {DEEP, HIGH / 2, WIDE / 2};
 static void cut_piece(const int64_t start[3], unsigned char *to) {
   for (size_t plane = 0; plane < DEEP; plane++) {
     for (size_t row = 0; row < HIGH / 2; row++, to += WIDE / 2)
-      memcpy(to, whole + (plane * HIGH + (size_t)start[1] + row) * WIDE + (size_t)start[2],
-             WIDE / 2);
+      memcpy(to, whole + (plane * HIGH + (size_t)start[1] + row) * WIDE + (size_t)start[2], WIDE / 2);
   }
 }
 

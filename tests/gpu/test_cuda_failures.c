@@ -77,8 +77,7 @@ static void host_tensors_call_nothing(void) {
 static void refused_with(const char *message, const char *hint) {
   static const unsigned char byte[1];
   int64_t size = 1;
-  struct cleat_tensor tensor = {
-      .name = "w", .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = byte};
+  struct cleat_tensor tensor = {.name = "w", .dtype = CLEAT_DTYPE_U8, .ndim = 1, .shape = &size, .data = byte};
   struct cleat_place place = {CLEAT_DEVICE_CUDA, NULL};
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   struct cleat_save *started = NULL;
@@ -331,8 +330,8 @@ static bool is_refused_elsewhere(void) {
 
 /* The stand-in refuses as the Runtime does, or the tests beside a capture would show nothing. */
 static void the_stand_in_refuses(void) {
-  enum cudaStreamCaptureMode modes[] = {
-      cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed};
+  enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+                                        cudaStreamCaptureModeRelaxed};
   cudaStream_t stream = NULL;
   cudaGraph_t graph = NULL;
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -350,8 +349,7 @@ static void the_stand_in_refuses(void) {
     CHECK(refused == (modes[i] != cudaStreamCaptureModeRelaxed));
     CUDA(cudaStreamIsCapturing(stream, &status));
     CHECK((status == cudaStreamCaptureStatusInvalidated) == refused);
-    CHECK(cudaStreamEndCapture(stream, &graph) ==
-          (refused ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
+    CHECK(cudaStreamEndCapture(stream, &graph) == (refused ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
     if (!refused)
       CUDA(cudaGraphDestroy(graph));
   }

@@ -19,9 +19,8 @@ static atomic_bool no_cancel;
 static struct cleat_error err;
 static struct cleat__store *store;
 
-static cleat_status put_if(const char *key, const void *bytes, size_t size,
-                           enum cleat__put_condition condition, const char *etag,
-                           struct cleat_error *problem) {
+static cleat_status put_if(const char *key, const void *bytes, size_t size, enum cleat__put_condition condition,
+                           const char *etag, struct cleat_error *problem) {
   struct cleat__put_options options = {.condition = condition, .etag = etag};
   return fixture_put(store, key, bytes, size, &options, problem);
 }
@@ -41,8 +40,8 @@ static cleat_status head(const char *key, struct cleat__object *object) {
 static cleat_status get(const char *key, uint64_t offset, void *bytes, size_t size) {
   struct cleat__span span = {bytes, size};
   uint32_t crc = 0;
-  cleat_status status = store->ops->get(store, key, offset, cleat__spans(&span, 1), &crc,
-                                        cleat__call(&no_cancel, &err));
+  cleat_status status =
+      store->ops->get(store, key, offset, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err));
   if (status == CLEAT_OK && bytes != NULL)
     ck_assert_uint_eq(crc, cleat__crc32c(0, bytes, size));
   return status;
@@ -74,10 +73,8 @@ START_TEST(put_and_get) {
     struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
     struct cleat__object object;
     uint32_t crc = 1;
-    ck_ok(store->ops->put(store, "a/b", cleat__spans(from, 3), &options,
-                          cleat__call(&no_cancel, &err)));
-    ck_ok(store->ops->get(store, "a/b", 0, cleat__spans(into, 2), &crc,
-                          cleat__call(&no_cancel, &err)));
+    ck_ok(store->ops->put(store, "a/b", cleat__spans(from, 3), &options, cleat__call(&no_cancel, &err)));
+    ck_ok(store->ops->get(store, "a/b", 0, cleat__spans(into, 2), &crc, cleat__call(&no_cancel, &err)));
     ck_assert_uint_eq(crc, options.crc32c);
     ck_assert_int_eq(memcmp(bytes, back, size), 0);
     ck_ok(head("a/b", &object));
@@ -117,8 +114,7 @@ START_TEST(dropped_bytes_count) {
   uint32_t crc = 0;
   store = fixture_open((enum fixture_kind)_i);
   ck_ok(put("digits", "x123456789x"));
-  ck_ok(store->ops->get(store, "digits", 1, cleat__spans(into, 3), &crc,
-                        cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->get(store, "digits", 1, cleat__spans(into, 3), &crc, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(crc, 0xE3069283u);
   ck_assert_int_eq(memcmp(first, "123", 3), 0);
   ck_assert_int_eq(memcmp(last, "89", 2), 0);
@@ -139,10 +135,8 @@ START_TEST(small_objects) {
   ck_assert_uint_eq(small.size, 5);
   ck_assert_str_eq(small.etag, seen.etag);
   small.bytes = NULL;
-  ck_fails(store->ops->get_small(store, "five", 4, &small, cleat__call(&no_cancel, &err)),
-           CLEAT_LIMIT);
-  ck_fails(store->ops->get_small(store, "none", 4, &small, cleat__call(&no_cancel, &err)),
-           CLEAT_NOT_FOUND);
+  ck_fails(store->ops->get_small(store, "five", 4, &small, cleat__call(&no_cancel, &err)), CLEAT_LIMIT);
+  ck_fails(store->ops->get_small(store, "none", 4, &small, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
   ck_assert_ptr_null(small.bytes);
   ck_ok(put("empty", ""));
   expect_text("empty", "");
@@ -254,8 +248,7 @@ static void *race(void *argument) {
   struct cleat_error problem;
   pthread_barrier_wait(racer->barrier);
   racer->status = put_if(racer->key, racer->text, strlen(racer->text),
-                         racer->etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
-                         racer->etag, &problem);
+                         racer->etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, racer->etag, &problem);
   return NULL;
 }
 
@@ -470,9 +463,8 @@ START_TEST(cancel_during_a_put) {
   store = fixture_open((enum fixture_kind)_i);
   pthread_create(&thread, NULL, cancel_soon, &cancel);
   double before = cleat__seconds();
-  ck_fails(
-      store->ops->put(store, "big", cleat__spans(spans, 256), &options, cleat__call(&cancel, &err)),
-      CLEAT_CANCELLED);
+  ck_fails(store->ops->put(store, "big", cleat__spans(spans, 256), &options, cleat__call(&cancel, &err)),
+           CLEAT_CANCELLED);
   ck_assert(cleat__seconds() - before < 5);
   pthread_join(thread, NULL);
   expect_absent("big");

@@ -17,10 +17,10 @@
 #define PIECES_MAX 10
 
 /* Every printable ASCII character but '/', UTF-8 of two, three and four bytes, and what looks encoded already. */
-static const char *const PIECES[] = {
-    " ", "!", "\"", "#", "$",    "%", "&",   "'",   "(",  ")", "*",   "+", ",",    "-",  ".", ":",
-    ";", "<", "=",  ">", "?",    "@", "[",   "]",   "^",  "_", "`",   "{", "|",    "}",  "~", "a",
-    "Z", "0", "9",  "ü", "世界", "😀", "%20", "%2F", "%2", "%", "%zz", "+", "&a=b", "~*", "é"};
+static const char *const PIECES[] = {" ",    "!", "\"",  "#",   "$",  "%", "&",   "'", "(",    ")",  "*", "+",
+                                     ",",    "-", ".",   ":",   ";",  "<", "=",   ">", "?",    "@",  "[", "]",
+                                     "^",    "_", "`",   "{",   "|",  "}", "~",   "a", "Z",    "0",  "9", "ü",
+                                     "世界", "😀", "%20", "%2F", "%2", "%", "%zz", "+", "&a=b", "~*", "é"};
 
 static atomic_bool no_cancel;
 static struct cleat_error err;
@@ -30,9 +30,8 @@ static unsigned short random_state[3];
 
 static void choose_seed(void) {
   const char *given = getenv("CLEAT_TEST_SEED");
-  seed = given != NULL
-             ? strtoul(given, NULL, 10)
-             : ((unsigned long)time(NULL) * 65537u + (unsigned long)getpid()) & 0xffffffffu;
+  seed = given != NULL ? strtoul(given, NULL, 10)
+                       : ((unsigned long)time(NULL) * 65537u + (unsigned long)getpid()) & 0xffffffffu;
   printf("CLEAT_TEST_SEED=%lu\n", seed);
   fflush(stdout); /* before Check forks */
 }
@@ -102,18 +101,15 @@ static void upload(const char *key) {
   struct cleat__upload upload = {.size = 5, .part_bytes = 5};
   char text[] = "12345";
   struct cleat__span span = {text, 5};
-  struct cleat__stored_part part = {
-      .number = 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
+  struct cleat__stored_part part = {.number = 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   snprintf(upload.key, sizeof upload.key, "%s", key);
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
   ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
-                                   cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count,
-                                         cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(parts);
   ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, cleat__call(&no_cancel, &err)));

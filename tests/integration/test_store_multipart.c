@@ -38,27 +38,23 @@ static void end(void) {
 static struct cleat__upload create(const char *key) {
   struct cleat__upload upload = {.size = TOTAL_BYTES, .part_bytes = PART_BYTES};
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(store->ops->multipart_create(store, &upload, "application/x-test",
-                                     cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_create(store, &upload, "application/x-test", cleat__call(&no_cancel, &err)));
   ck_assert(upload.id[0] != '\0');
   return upload;
 }
 
 /* Part `number` of `bytes`: the second is fed, the others are two spans each. */
-static cleat_status store_part(const struct cleat__upload *upload, uint32_t number,
-                               struct cleat__stored_part *part, struct cleat_error *problem) {
+static cleat_status store_part(const struct cleat__upload *upload, uint32_t number, struct cleat__stored_part *part,
+                               struct cleat_error *problem) {
   uint64_t offset = (number - 1) * PART_BYTES;
   size_t size = (size_t)(number == 3 ? TAIL_BYTES : PART_BYTES);
   struct cleat__span spans[] = {{bytes + offset, 1000}, {bytes + offset + 1000, size - 1000}};
-  *part = (struct cleat__stored_part){.number = number,
-                                      .size = size,
-                                      .crc32c = cleat__spans_crc32c(cleat__spans(spans, 2)),
-                                      .has_crc32c = true};
+  *part = (struct cleat__stored_part){
+      .number = number, .size = size, .crc32c = cleat__spans_crc32c(cleat__spans(spans, 2)), .has_crc32c = true};
   const struct cleat__feed feed = {size, memory_feed_read, bytes + offset};
   if (number == 2)
     return store->ops->multipart_feed(store, upload, &feed, part, cleat__call(&no_cancel, problem));
-  return store->ops->multipart_part(store, upload, cleat__spans(spans, 2), part,
-                                    cleat__call(&no_cancel, problem));
+  return store->ops->multipart_part(store, upload, cleat__spans(spans, 2), part, cleat__call(&no_cancel, problem));
 }
 
 static void store_all(const struct cleat__upload *upload, struct cleat__stored_part parts[3]) {
@@ -66,15 +62,12 @@ static void store_all(const struct cleat__upload *upload, struct cleat__stored_p
     ck_ok(store_part(upload, i + 1, &parts[i], &err));
 }
 
-static cleat_status complete(const struct cleat__upload *upload,
-                             const struct cleat__stored_part *parts, size_t count) {
+static cleat_status complete(const struct cleat__upload *upload, const struct cleat__stored_part *parts, size_t count) {
   return store->ops->multipart_complete(store, upload, parts, count, cleat__call(&no_cancel, &err));
 }
 
-static cleat_status list_parts(const struct cleat__upload *upload,
-                               struct cleat__stored_part **parts, size_t *count) {
-  return store->ops->multipart_list_parts(store, upload, parts, count,
-                                          cleat__call(&no_cancel, &err));
+static cleat_status list_parts(const struct cleat__upload *upload, struct cleat__stored_part **parts, size_t *count) {
+  return store->ops->multipart_list_parts(store, upload, parts, count, cleat__call(&no_cancel, &err));
 }
 
 static void expect_whole(const char *key) {
@@ -84,8 +77,7 @@ static void expect_whole(const char *key) {
   uint32_t crc = 0;
   ck_ok(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(object.size, TOTAL_BYTES);
-  ck_ok(
-      store->ops->get(store, key, 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->get(store, key, 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
   ck_assert_int_eq(memcmp(back, bytes, TOTAL_BYTES), 0);
   free(back);
 }
@@ -254,8 +246,7 @@ START_TEST(cancelled_operations) {
   struct cleat__upload upload = create("cancelled");
   span = (struct cleat__span){bytes, PART_BYTES};
   part = (struct cleat__stored_part){.number = 1, .size = PART_BYTES};
-  ck_fails(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
-                                      cleat__call(&cancel, &err)),
+  ck_fails(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part, cleat__call(&cancel, &err)),
            CLEAT_CANCELLED);
   ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   end();

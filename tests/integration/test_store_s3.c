@@ -25,8 +25,7 @@ static cleat_status head(const char *key) {
 
 static cleat_status list(void) {
   struct cleat__list_page page;
-  cleat_status status =
-      store->ops->list(store, "", true, NULL, &page, cleat__call(&no_cancel, &err));
+  cleat_status status = store->ops->list(store, "", true, NULL, &page, cleat__call(&no_cancel, &err));
   if (status == CLEAT_OK)
     cleat__list_page_clear(&page);
   return status;
@@ -41,23 +40,19 @@ static void exercise(void) {
   struct cleat__upload upload = {.key = "multi part", .size = 5, .part_bytes = 5};
   char text[] = "12345", back[6] = "";
   struct cleat__span span = {text, 5}, into = {back, 5};
-  struct cleat__stored_part part = {
-      .number = 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
+  struct cleat__stored_part part = {.number = 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   uint32_t crc = 0;
   ck_ok(put("a b+c", text));
   ck_ok(head("a b+c"));
   ck_ok(list());
-  ck_ok(store->ops->get(store, "a b+c", 0, cleat__spans(&into, 1), &crc,
-                        cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->get(store, "a b+c", 0, cleat__spans(&into, 1), &crc, cleat__call(&no_cancel, &err)));
   ck_assert_str_eq(back, text);
   ck_ok(store->ops->remove(store, "a b+c", cleat__call(&no_cancel, &err)));
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
-                                   cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count,
-                                         cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(parts);
   ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
@@ -115,13 +110,11 @@ START_TEST(missing_bucket) {
   ck_assert(strstr(err.hint, "no-such-bucket-here") != NULL);
   ck_fails(list(), CLEAT_NOT_FOUND);
   ck_assert_str_eq(err.s3_code, "NoSuchBucket");
-  ck_fails(
-      store->ops->get(store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)),
-      CLEAT_NOT_FOUND);
+  ck_fails(store->ops->get(store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)),
+           CLEAT_NOT_FOUND);
   ck_fails(head("k"), CLEAT_NOT_FOUND);
   ck_fails(store->ops->remove(store, "k", cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
-  ck_fails(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)),
-           CLEAT_NOT_FOUND);
+  ck_fails(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
   /* The answer comes before the body has been read, and is seen all the same. */
   ck_fails(fixture_put(store, "k", bytes, size, NULL, &err), CLEAT_NOT_FOUND);
   free(bytes);
@@ -145,8 +138,7 @@ START_TEST(wrong_keys) {
   options.access_key_id = "nobody";
   store = fixture_open_url(fixture_s3_url(""), &options, NULL);
   ck_fails(put("k", "x"), CLEAT_DENIED);
-  ck_assert_str_eq(err.s3_code,
-                   fixture_is_versitygw() ? "XAdminUserNotFound" : "InvalidAccessKeyId");
+  ck_assert_str_eq(err.s3_code, fixture_is_versitygw() ? "XAdminUserNotFound" : "InvalidAccessKeyId");
   ck_assert(strstr(err.hint, "AWS_ACCESS_KEY_ID") != NULL);
   ck_fails(list(), CLEAT_DENIED);
   cleat__store_close(store);
@@ -161,18 +153,15 @@ START_TEST(damaged_body) {
   char text[] = "12345";
   struct cleat__span span = {text, 5};
   struct cleat__put_options put_options = {.crc32c = cleat__crc32c(0, "12346", 5)};
-  struct cleat__stored_part part = {
-      .number = 1, .size = 5, .crc32c = put_options.crc32c, .has_crc32c = true};
+  struct cleat__stored_part part = {.number = 1, .size = 5, .crc32c = put_options.crc32c, .has_crc32c = true};
   store = fixture_open_url(fixture_s3_url(""), &options, NULL);
   cleat_status status = fixture_is_ceph() ? CLEAT_OK : CLEAT_INTEGRITY;
-  ck_assert_int_eq(store->ops->put(store, "k", cleat__spans(&span, 1), &put_options,
-                                   cleat__call(&no_cancel, &err)),
+  ck_assert_int_eq(store->ops->put(store, "k", cleat__spans(&span, 1), &put_options, cleat__call(&no_cancel, &err)),
                    status);
   ck_assert_int_eq(head("k"), fixture_is_ceph() ? CLEAT_OK : CLEAT_NOT_FOUND);
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_assert_int_eq(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
-                                              cleat__call(&no_cancel, &err)),
-                   status);
+  ck_assert_int_eq(
+      store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)), status);
   ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   cleat__store_close(store);
 }
@@ -189,11 +178,9 @@ START_TEST(parts_that_are_too_small) {
   for (uint32_t i = 0; i < 2; i++) {
     parts[i] = (struct cleat__stored_part){
         .number = i + 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
-    ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &parts[i],
-                                     cleat__call(&no_cancel, &err)));
+    ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &parts[i], cleat__call(&no_cancel, &err)));
   }
-  ck_fails(store->ops->multipart_complete(store, &upload, parts, 2, cleat__call(&no_cancel, &err)),
-           CLEAT_LIMIT);
+  ck_fails(store->ops->multipart_complete(store, &upload, parts, 2, cleat__call(&no_cancel, &err)), CLEAT_LIMIT);
   ck_assert_str_eq(err.s3_code, "EntityTooSmall");
   ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   cleat__store_close(store);
@@ -294,8 +281,7 @@ START_TEST(cancel_while_nobody_answers) {
   store = fixture_open_url(fixture_s3_url(""), &options, NULL);
   pthread_create(&thread, NULL, cancel_soon, &cancel);
   double before = cleat__seconds();
-  ck_fails(store->ops->list(store, "", true, NULL, &page, cleat__call(&cancel, &err)),
-           CLEAT_CANCELLED);
+  ck_fails(store->ops->list(store, "", true, NULL, &page, cleat__call(&cancel, &err)), CLEAT_CANCELLED);
   ck_assert(cleat__seconds() - before < 5);
   pthread_join(thread, NULL);
   cleat__store_close(store);

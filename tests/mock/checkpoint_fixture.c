@@ -67,8 +67,7 @@ void desk_save_ranks(unsigned ranks, int64_t step) {
   char name[32];
   ck_assert_uint_le(ranks, DESK_RANKS_MAX);
   for (unsigned i = 0; i < ranks; i++) {
-    struct kit_setup setup = {
-        .start = "start-ranks", .rank = i, .world_size = ranks, .rank_timeout_s = 60};
+    struct kit_setup setup = {.start = "start-ranks", .rank = i, .world_size = ranks, .rank_timeout_s = 60};
     clients[i] = kit_open(bucket, &setup);
     for (unsigned k = 0; k < 2; k++) {
       snprintf(name, sizeof name, "rank%u.%c", i, 'a' + (int)k);
@@ -97,8 +96,7 @@ struct cleat_client *desk_open_faulty(enum cleat__fault_mode mode) {
   return faulty;
 }
 
-cleat_status desk_at_the_moment(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+cleat_status desk_at_the_moment(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct desk_moment *moment = user;
   (void)call;
   if (done != moment->done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL)
@@ -110,8 +108,7 @@ cleat_status desk_at_the_moment(void *user, const char *op, const char *key, boo
   return CLEAT_OK;
 }
 
-cleat_status desk_deny(void *user, const char *op, const char *key, bool done,
-                       struct cleat__call call) {
+cleat_status desk_deny(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   const char *const *what = user;
   if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
     return CLEAT_OK;

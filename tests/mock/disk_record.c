@@ -21,9 +21,8 @@ enum op { WRITTEN, CHANGED, SYNCED, RENAMED };
 
 struct event {
   enum op op;
-  ino_t
-      inode; /* of the file that was written, the folder whose names changed, what was synced or renamed */
-  long from; /* SYNCED: what came before this event is covered */
+  ino_t inode; /* of the file that was written, the folder whose names changed, what was synced or renamed */
+  long from;   /* SYNCED: what came before this event is covered */
 };
 
 #define EVENTS_MAX 100000
@@ -79,8 +78,7 @@ static int failure_of(const struct failure *failure, int fd) {
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t length = readlink(link, path, sizeof path - 1);
   size_t tail = strlen(failure->suffix);
-  if (length < 0 || (size_t)length < tail ||
-      strncmp(path + (size_t)length - tail, failure->suffix, tail) != 0)
+  if (length < 0 || (size_t)length < tail || strncmp(path + (size_t)length - tail, failure->suffix, tail) != 0)
     return 0;
   return failure->value;
 }
@@ -150,8 +148,8 @@ int mkdir(const char *path, mode_t mode) {
   return result;
 }
 
-static void note_renames(int from_folder, const char *from, int to_folder, const char *to,
-                         bool before, unsigned flags) {
+static void note_renames(int from_folder, const char *from, int to_folder, const char *to, bool before,
+                         unsigned flags) {
   if (before) {
     note(RENAMED, inode_at(from_folder, from), 0);
     if (flags & RENAME_EXCHANGE)
@@ -238,8 +236,7 @@ static bool is_covered(enum op op, ino_t inode, long end, bool needed) {
 }
 
 #define DEPTH_MAX 64
-static long renamed_at
-    [DEPTH_MAX]; /* of each folder on the way: when it, or one above it, took its place; -1: never */
+static long renamed_at[DEPTH_MAX]; /* of each folder on the way: when it, or one above it, took its place; -1: never */
 
 static int judge(const char *path, const struct stat *info, int type, struct FTW *at) {
   bool is_folder = type == FTW_D;
@@ -250,11 +247,9 @@ static int judge(const char *path, const struct stat *info, int type, struct FTW
   renamed_at[at->level] = renamed;
   if (renamed >= 0)
     ck_assert_msg(is_covered(is_folder ? CHANGED : WRITTEN, info->st_ino, renamed, true),
-                  "%s took its place before its %s were synced", path,
-                  is_folder ? "names" : "bytes");
+                  "%s took its place before its %s were synced", path, is_folder ? "names" : "bytes");
   if (is_folder)
-    ck_assert_msg(is_covered(CHANGED, info->st_ino, count, false),
-                  "the names in %s were not synced in the end", path);
+    ck_assert_msg(is_covered(CHANGED, info->st_ino, count, false), "the names in %s were not synced in the end", path);
   return 0;
 }
 
@@ -264,6 +259,5 @@ void disk_expect_durable(const char *path) {
   ck_assert_int_eq(nftw(path, judge, 16, FTW_PHYS), 0);
   snprintf(copy, sizeof copy, "%s", path);
   const char *parent = dirname(copy);
-  ck_assert_msg(is_covered(CHANGED, inode_at(AT_FDCWD, parent), count, false),
-                "the name of %s was not synced", path);
+  ck_assert_msg(is_covered(CHANGED, inode_at(AT_FDCWD, parent), count, false), "the name of %s was not synced", path);
 }

@@ -9,8 +9,8 @@ bool each_fault_next(struct each_fault *fault) {
   if (fault->n > 0) {
     long leaked = heap_blocks() - fault->blocks;
     ck_assert_msg(leaked == 0, "call %lu fails: %ld blocks more", fault->n, leaked);
-    ck_assert_msg(scratch_fds() == fault->fds, "call %lu fails: %u descriptors, %u before",
-                  fault->n, scratch_fds(), fault->fds);
+    ck_assert_msg(scratch_fds() == fault->fds, "call %lu fails: %u descriptors, %u before", fault->n, scratch_fds(),
+                  fault->fds);
   }
   if (fault->done)
     return false;
@@ -31,8 +31,7 @@ unsigned long each_fault_no_memory(cleat_status (*run)(void)) {
   while (each_fault_next(&fault)) {
     cleat_status status = run();
     bool failed = each_fault_over(&fault);
-    ck_assert_msg(status == (failed ? CLEAT_NO_MEMORY : CLEAT_OK), "call %lu: status %d", fault.n,
-                  (int)status);
+    ck_assert_msg(status == (failed ? CLEAT_NO_MEMORY : CLEAT_OK), "call %lu: status %d", fault.n, (int)status);
   }
   return fault.n - 1;
 }

@@ -24,8 +24,7 @@ void web_stop(void) {
 }
 
 struct cleat__http_request web_request(const char *method) {
-  return (struct cleat__http_request){
-      .method = method, .url = mock_server_url(web.server), .text_cap = 1024};
+  return (struct cleat__http_request){.method = method, .url = mock_server_url(web.server), .text_cap = 1024};
 }
 
 struct cleat__http_request web_put(struct cleat__spans spans) {

@@ -73,8 +73,7 @@ void mock_print(int fd, const char *format, ...) {
 
 bool mock_header(const struct mock_request *request, const char *name, char *value, size_t size) {
   size_t length = strlen(name);
-  for (const char *line = strstr(request->head, "\r\n"); line != NULL;
-       line = strstr(line + 2, "\r\n")) {
+  for (const char *line = strstr(request->head, "\r\n"); line != NULL; line = strstr(line + 2, "\r\n")) {
     if (strncasecmp(line + 2, name, length) != 0 || line[2 + length] != ':')
       continue;
     const char *start = line + 3 + length;
@@ -126,8 +125,8 @@ static bool serve_one(struct connection *connection, struct mock_request *reques
   char rest[MOCK_HEAD_MAX];
   size_t rest_bytes = 0;
   bool again = false;
-  *request = (struct mock_request){
-      .fd = connection->fd, .connection = connection->number, .address = connection->address};
+  *request =
+      (struct mock_request){.fd = connection->fd, .connection = connection->number, .address = connection->address};
   if (server->mode != MOCK_CONNECT && !read_head(request, rest, &rest_bytes))
     return false;
   if (server->mode != MOCK_WHOLE || read_body(request, rest, rest_bytes)) {
@@ -160,8 +159,7 @@ static void start_connection(struct mock_server *server, int fd, unsigned addres
   connection->next = server->synced.connections;
   server->synced.connections = connection;
   pthread_mutex_unlock(&server->synced.lock);
-  must(pthread_create(&connection->thread, NULL, run_connection, connection) == 0,
-       "starting a thread");
+  must(pthread_create(&connection->thread, NULL, run_connection, connection) == 0, "starting a thread");
 }
 
 static void *run_server(void *argument) {
@@ -182,8 +180,7 @@ static void *run_server(void *argument) {
 /* Of an address of this machine; port 0: a free one. */
 static int listen_at(in_addr_t host, in_port_t *port) {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = *port, .sin_addr.s_addr = htonl(host)};
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = *port, .sin_addr.s_addr = htonl(host)};
   socklen_t size = sizeof address;
   must(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 64) == 0 &&
            getsockname(fd, (struct sockaddr *)&address, &size) == 0,

@@ -128,8 +128,7 @@ void key_out_of_memory(unsigned long at_least) {
     cleat__fault_arm(n, false);
     cleat_status status = key_get();
     done = cleat__fault_disarm() < n;
-    ck_assert_msg(status == CLEAT_OK || (!done && status == CLEAT_NO_MEMORY), "%lu: %s", n,
-                  err.message);
+    ck_assert_msg(status == CLEAT_OK || (!done && status == CLEAT_NO_MEMORY), "%lu: %s", n, err.message);
   }
   ck_assert_uint_gt(n, at_least);
 }
@@ -143,8 +142,7 @@ void key_expect(const char *id, const char *source, int64_t expires_s) {
 }
 
 void key_fails(cleat_status got, cleat_status wanted, const char *word) {
-  ck_assert_msg(got == wanted, "%s, not %s: %s", cleat_status_name(got), cleat_status_name(wanted),
-                err.message);
+  ck_assert_msg(got == wanted, "%s, not %s: %s", cleat_status_name(got), cleat_status_name(wanted), err.message);
   ck_assert_int_eq(err.status, got);
   ck_assert_msg(strstr(err.message, word) != NULL, "'%s' lacks '%s'", err.message, word);
   ck_assert_msg(strstr(err.message, "hidden") == NULL, "%s", err.message);
@@ -180,8 +178,7 @@ void key_saw_header(unsigned number, const char *name, const char *value) {
 void key_saw_field(unsigned number, const char *field) {
   const char *at = strstr(seen(number)->body, field);
   size_t length = strlen(field);
-  ck_assert_msg(at != NULL && (at[length] == '&' || at[length] == '\0'), "%s lacks %s",
-                seen(number)->body, field);
+  ck_assert_msg(at != NULL && (at[length] == '&' || at[length] == '\0'), "%s lacks %s", seen(number)->body, field);
 }
 
 const char *key_write(const char *name, const char *text) {

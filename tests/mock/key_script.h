@@ -16,18 +16,17 @@
 #define KEY_NOW_S INT64_C(1792000000) /* 2026-10-14T17:46:40Z */
 
 #define HTTP_REPLY(status, body) "HTTP/1.1 " status "\r\nConnection: close\r\n\r\n" body
-#define JSON_KEYS(id, token_name, expiration)              \
-  "{\"Code\":\"Success\",\"AccessKeyId\":\"" id            \
-  "\",\"SecretAccessKey\":\"hidden-secret\",\"" token_name \
+#define JSON_KEYS(id, token_name, expiration)                                                            \
+  "{\"Code\":\"Success\",\"AccessKeyId\":\"" id "\",\"SecretAccessKey\":\"hidden-secret\",\"" token_name \
   "\":\"hidden-token\",\"Expiration\":\"" expiration "\"}"
 #define STS_KEYS(action, id, expiration)                                                \
   "<" action "Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><" action    \
   "Result><Credentials><AccessKeyId>" id "</AccessKeyId><SecretAccessKey>hidden-secret" \
   "</SecretAccessKey><SessionToken>hidden-token</SessionToken><Expiration>" expiration  \
   "</Expiration></Credentials></" action "Result></" action "Response>"
-#define STS_ERROR(code, message)                                                    \
-  "<ErrorResponse><Error><Type>Sender</Type><Code>" code "</Code><Message>" message \
-  "</Message></Error></ErrorResponse>"
+#define STS_ERROR(code, message)                                                                           \
+  "<ErrorResponse><Error><Type>Sender</Type><Code>" code "</Code><Message>" message "</Message></Error></" \
+                                                                                    "ErrorResponse>"
 #define IN_AN_HOUR "2026-10-14T18:46:40Z"
 
 struct key_request {
@@ -83,7 +82,7 @@ void key_fails(cleat_status got, cleat_status wanted, const char *word);
 /* What the server got: number 1 and so on. */
 void key_saw_line(unsigned number, const char *line);
 void key_saw_header(unsigned number, const char *name, const char *value); /* NULL: none */
-void key_saw_field(unsigned number, const char *field); /* "Name=value" of a form */
+void key_saw_field(unsigned number, const char *field);                    /* "Name=value" of a form */
 unsigned key_requests(void);
 
 /* Writes a file below the home folder; returns its path. */

@@ -58,8 +58,8 @@ static void *must(void *memory) {
   return memory;
 }
 
-void *kit_add(struct kit_model *model, const char *name, enum cleat_dtype dtype, int ndim,
-              const int64_t *shape, unsigned seed) {
+void *kit_add(struct kit_model *model, const char *name, enum cleat_dtype dtype, int ndim, const int64_t *shape,
+              unsigned seed) {
   ck_assert_uint_lt(model->count, KIT_TENSORS_MAX);
   struct cleat__tensor_spec spec = {name, dtype, ndim, shape};
   struct cleat_error err;
@@ -73,8 +73,7 @@ void *kit_add(struct kit_model *model, const char *name, enum cleat_dtype dtype,
     memcpy(own_shape, shape, dims);
   kit_fill(data, (size_t)bytes, seed);
   model->bytes[model->count] = bytes;
-  model->tensors[model->count++] =
-      (struct cleat_tensor){must(strdup(name)), dtype, ndim, own_shape, data};
+  model->tensors[model->count++] = (struct cleat_tensor){must(strdup(name)), dtype, ndim, own_shape, data};
   return data;
 }
 
@@ -122,8 +121,7 @@ void kit_add_mixed(struct kit_model *model) {
   kit_add_bytes(model, "large", 10 * KIT_PART + 77, 8);
 }
 
-struct cleat_save *kit_begin(struct cleat_client *client,
-                             const struct cleat_save_request *request) {
+struct cleat_save *kit_begin(struct cleat_client *client, const struct cleat_save_request *request) {
   struct cleat_save *save = NULL;
   struct cleat_error err = {0};
   cleat_status status = cleat_save_async(client, request, &save, &err);
@@ -139,8 +137,7 @@ enum cleat_outcome kit_outcome(const struct cleat_save *save) {
 
 void kit_close_idle(struct cleat_client *client) {
   cleat__pool_lock(client->pool);
-  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
-                    cleat__staging_buffer_count(client->staging));
+  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging), cleat__staging_buffer_count(client->staging));
   ck_assert_ptr_null(client->synced.saves);
   ck_assert_ptr_null(client->synced.reserved_for);
   cleat__pool_unlock(client->pool);
@@ -155,8 +152,7 @@ struct cleat_checkpoint *kit_checkpoint(struct cleat_client *client, int64_t ste
   return checkpoint;
 }
 
-void kit_expect(struct cleat_client *client, int64_t step, const struct kit_model *model,
-                bool more) {
+void kit_expect(struct cleat_client *client, int64_t step, const struct kit_model *model, bool more) {
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, step);
   struct cleat_load_request requests[KIT_TENSORS_MAX];
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
@@ -166,15 +162,15 @@ void kit_expect(struct cleat_client *client, int64_t step, const struct kit_mode
     const struct cleat_tensor *tensor = &model->tensors[i];
     char *data = must(malloc((size_t)model->bytes[i] + 1));
     memset(data, 0xa5, (size_t)model->bytes[i] + 1);
-    requests[i] = (struct cleat_load_request){
-        tensor->name, tensor->dtype, tensor->ndim, tensor->shape, NULL, data, model->bytes[i]};
+    requests[i] = (struct cleat_load_request){tensor->name, tensor->dtype, tensor->ndim,   tensor->shape,
+                                              NULL,         data,          model->bytes[i]};
   }
   cleat_status status = cleat_load_tensors(checkpoint, requests, model->count, &options, &err);
   ck_assert_msg(status == CLEAT_OK, "%s", err.message);
   for (size_t i = 0; i < model->count; i++) {
     const unsigned char *data = requests[i].data;
-    ck_assert_msg(memcmp(data, model->tensors[i].data, (size_t)model->bytes[i]) == 0,
-                  "tensor %s differs", requests[i].name);
+    ck_assert_msg(memcmp(data, model->tensors[i].data, (size_t)model->bytes[i]) == 0, "tensor %s differs",
+                  requests[i].name);
     ck_assert_uint_eq(data[model->bytes[i]], 0xa5);
     free(requests[i].data);
   }

@@ -47,8 +47,8 @@ struct kit_model {
 };
 
 /* Adds a tensor that holds kit_fill(…, seed). Name and shape are copied. Returns its data. */
-void *kit_add(struct kit_model *model, const char *name, enum cleat_dtype dtype, int ndim,
-              const int64_t *shape, unsigned seed);
+void *kit_add(struct kit_model *model, const char *name, enum cleat_dtype dtype, int ndim, const int64_t *shape,
+              unsigned seed);
 
 /* The same for a vector of bytes (U8). */
 void *kit_add_bytes(struct kit_model *model, const char *name, int64_t size, unsigned seed);
@@ -62,8 +62,7 @@ void kit_save(struct cleat_client *client, const struct kit_model *model, int64_
 
 /* Opens `step` and compares every tensor of the model with what is loaded; they must be all that the
  * checkpoint has, unless `more`. */
-void kit_expect(struct cleat_client *client, int64_t step, const struct kit_model *model,
-                bool more);
+void kit_expect(struct cleat_client *client, int64_t step, const struct kit_model *model, bool more);
 
 /* Tensors of all kinds of sizes around a part: none, a scalar, one byte off, ten parts. */
 void kit_add_mixed(struct kit_model *model);

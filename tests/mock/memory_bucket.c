@@ -113,8 +113,7 @@ static bool is_held_locked(const struct memory_bucket *bucket, const char *op, c
 }
 
 /* Waits at the gate. False: cancelled. The flag has no condition, so it is looked at now and then. */
-static bool pass_gate_locked(struct memory_bucket *bucket, const char *op, const char *key,
-                             const atomic_bool *cancel) {
+static bool pass_gate_locked(struct memory_bucket *bucket, const char *op, const char *key, const atomic_bool *cancel) {
   if (!is_held_locked(bucket, op, key))
     return true;
   bucket->waiting++;
@@ -145,8 +144,7 @@ static struct calls *calls_locked(struct memory_bucket *bucket, const char *op) 
 }
 
 /* What every operation begins with. On CLEAT_OK the lock is held. */
-cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key,
-                          struct cleat__call call) {
+cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key, struct cleat__call call) {
   if (bucket->hook != NULL) {
     cleat_status status = bucket->hook(bucket->user, op, key, false, call);
     if (status != CLEAT_OK)
@@ -162,8 +160,8 @@ cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const ch
 }
 
 /* What every operation ends with: lets go of the lock. */
-cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key,
-                          cleat_status status, struct cleat__call call) {
+cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key, cleat_status status,
+                          struct cleat__call call) {
   pthread_mutex_unlock(&bucket->lock);
   if (status != CLEAT_OK || bucket->hook == NULL)
     return status;

@@ -66,12 +66,11 @@ void *bucket_must(void *memory);
 void bucket_upload_free(struct upload *upload);
 
 /* What every operation begins with: hook, gate, cancel. On CLEAT_OK the lock is held. */
-cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key,
-                          struct cleat__call call);
+cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key, struct cleat__call call);
 
 /* What it ends with: lets go of the lock, and asks the hook again. */
-cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key,
-                          cleat_status status, struct cleat__call call);
+cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key, cleat_status status,
+                          struct cleat__call call);
 
 /* Under the lock: NULL when there is none; takes `bytes`; nothing when there is none. */
 struct object *bucket_find_locked(struct memory_bucket *bucket, const char *key);

@@ -23,30 +23,26 @@ static void etag_of(const struct object *object, char etag[CLEAT__ETAG_MAX]) {
 }
 
 /* The spans as one block, whose checksum bucket_must be the one announced. */
-static cleat_status take_body(const struct memory_bucket *bucket, const char *key,
-                              struct cleat__spans body, uint32_t crc32c, char **bytes, size_t *size,
-                              struct cleat_error *err) {
+static cleat_status take_body(const struct memory_bucket *bucket, const char *key, struct cleat__spans body,
+                              uint32_t crc32c, char **bytes, size_t *size, struct cleat_error *err) {
   *size = (size_t)cleat__spans_length(body);
   *bytes = bucket_must(malloc(*size + 1));
   struct cleat__span_cursor cursor;
   cleat__span_cursor_init(&cursor, body);
   cleat__span_cursor_read(&cursor, *bytes, *size);
   (*bytes)[*size] = '\0';
-  if (cleat__crc32c(0, *bytes, *size) == crc32c ||
-      (bucket->ignored & MEMORY_IGNORES_CHECKSUMS) != 0)
+  if (cleat__crc32c(0, *bytes, *size) == crc32c || (bucket->ignored & MEMORY_IGNORES_CHECKSUMS) != 0)
     return CLEAT_OK;
   free(*bytes);
-  return cleat__error_set(err, CLEAT_INTEGRITY, "%s: the body's checksum is not the one announced",
-                          key);
+  return cleat__error_set(err, CLEAT_INTEGRITY, "%s: the body's checksum is not the one announced", key);
 }
 
 static struct memory_bucket *bucket_of(struct cleat__store *store) {
   return ((struct memory_store *)store)->bucket;
 }
 
-static cleat_status memory_put(struct cleat__store *store, const char *key,
-                               struct cleat__spans body, const struct cleat__put_options *options,
-                               struct cleat__call call) {
+static cleat_status memory_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                               const struct cleat__put_options *options, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   char *bytes = NULL;
   size_t size = 0;
@@ -80,9 +76,8 @@ static cleat_status absent(const char *key, struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no %s", key);
 }
 
-static cleat_status memory_get(struct cleat__store *store, const char *key, uint64_t offset,
-                               struct cleat__spans into, uint32_t *crc32c,
-                               struct cleat__call call) {
+static cleat_status memory_get(struct cleat__store *store, const char *key, uint64_t offset, struct cleat__spans into,
+                               uint32_t *crc32c, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   uint64_t length = cleat__spans_length(into);
   cleat_status status = bucket_enter(bucket, "get", key, call);
@@ -136,12 +131,11 @@ static void head_checksum(const struct memory_bucket *bucket, const struct objec
     return;
   about->checksum = object->parts > 0 ? CLEAT__OBJECT_CHECKSUM_PARTS : CLEAT__OBJECT_CHECKSUM_WHOLE;
   about->checksum_parts = object->parts;
-  about->crc32c =
-      object->parts > 0 ? object->crc32c : cleat__crc32c(0, object->bytes, object->size);
+  about->crc32c = object->parts > 0 ? object->crc32c : cleat__crc32c(0, object->bytes, object->size);
 }
 
-static cleat_status memory_head(struct cleat__store *store, const char *key,
-                                struct cleat__object *about, struct cleat__call call) {
+static cleat_status memory_head(struct cleat__store *store, const char *key, struct cleat__object *about,
+                                struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   cleat_status status = bucket_enter(bucket, "head", key, call);
   if (status != CLEAT_OK)
@@ -157,8 +151,7 @@ static cleat_status memory_head(struct cleat__store *store, const char *key,
   return bucket_leave(bucket, "head", key, status, call);
 }
 
-static cleat_status memory_delete(struct cleat__store *store, const char *key,
-                                  struct cleat__call call) {
+static cleat_status memory_delete(struct cleat__store *store, const char *key, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   cleat_status status = bucket_enter(bucket, "remove", key, call);
   if (status != CLEAT_OK)
@@ -188,8 +181,8 @@ static bool page_add(struct cleat__list_page *page, const struct object *object,
   return true;
 }
 
-static bool page_fill_locked(struct memory_bucket *bucket, const char *prefix, bool delimited,
-                             const char *after, struct cleat__list_page *page) {
+static bool page_fill_locked(struct memory_bucket *bucket, const char *prefix, bool delimited, const char *after,
+                             struct cleat__list_page *page) {
   size_t prefix_length = strlen(prefix);
   page->entries = cleat__calloc(CLEAT__LIST_PAGE, sizeof *page->entries);
   if (page->entries == NULL)
@@ -213,9 +206,8 @@ static bool page_fill_locked(struct memory_bucket *bucket, const char *prefix, b
   return true;
 }
 
-static cleat_status memory_list(struct cleat__store *store, const char *prefix, bool delimited,
-                                const char *after, struct cleat__list_page *page,
-                                struct cleat__call call) {
+static cleat_status memory_list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                                struct cleat__list_page *page, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__list_page fresh = {0};
   cleat_status status = bucket_enter(bucket, "list", prefix, call);
@@ -234,8 +226,7 @@ static cleat_status memory_list(struct cleat__store *store, const char *prefix, 
 
 /* ---- Multipart ---- */
 
-static struct upload **upload_place_locked(struct memory_bucket *bucket,
-                                           const struct cleat__upload *wanted) {
+static struct upload **upload_place_locked(struct memory_bucket *bucket, const struct cleat__upload *wanted) {
   struct upload **link = &bucket->uploads;
   while (*link != NULL && strcmp((*link)->id, wanted->id) != 0)
     link = &(*link)->next;
@@ -243,27 +234,24 @@ static struct upload **upload_place_locked(struct memory_bucket *bucket,
 }
 
 static cleat_status no_upload(const struct cleat__upload *upload, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_NOT_FOUND, "%s: there is no upload %s", upload->key,
-                          upload->id);
+  return cleat__error_set(err, CLEAT_NOT_FOUND, "%s: there is no upload %s", upload->key, upload->id);
 }
 
 /* What the store tells of a part besides its size: its CRC, or the MD5 of its bytes as ETag. */
-static void part_describe(const struct memory_bucket *bucket, const struct part *part,
-                          struct cleat__stored_part *to) {
+static void part_describe(const struct memory_bucket *bucket, const struct part *part, struct cleat__stored_part *to) {
   uint8_t digest[CLEAT__MD5_BYTES];
   char hex[2 * CLEAT__MD5_BYTES + 1];
   to->has_crc32c = bucket->checksums == MEMORY_CHECKSUMS_ALL;
   to->crc32c = to->has_crc32c ? part->crc32c : 0;
   snprintf(to->etag, sizeof to->etag, "\"p%08x\"", part->crc32c);
-  if (bucket->checksums == MEMORY_CHECKSUMS_ETAG &&
-      cleat__md5(part->bytes, part->size, digest) == CLEAT_OK) {
+  if (bucket->checksums == MEMORY_CHECKSUMS_ETAG && cleat__md5(part->bytes, part->size, digest) == CLEAT_OK) {
     cleat__hex(digest, sizeof digest, hex);
     snprintf(to->etag, sizeof to->etag, "\"%s\"", hex);
   }
 }
 
-static cleat_status multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                     const char *content_type, struct cleat__call call) {
+static cleat_status multipart_create(struct cleat__store *store, struct cleat__upload *upload, const char *content_type,
+                                     struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   (void)content_type;
   ck_assert_msg(cleat__key_problem(upload->key) == NULL, "a bad key: %s", upload->key);
@@ -289,8 +277,7 @@ static cleat_status multipart_create(struct cleat__store *store, struct cleat__u
 }
 
 static cleat_status multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
-                                   struct cleat__spans body, struct cleat__stored_part *part,
-                                   struct cleat__call call) {
+                                   struct cleat__spans body, struct cleat__stored_part *part, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   char *bytes = NULL;
   size_t size = 0;
@@ -313,8 +300,7 @@ static cleat_status multipart_part(struct cleat__store *store, const struct clea
 }
 
 /* The feed is read as a driver reads it: in blocks, twice, since the first try may break. */
-static cleat_status take_feed(const struct cleat__feed *feed, char *bytes,
-                              struct cleat_error *err) {
+static cleat_status take_feed(const struct cleat__feed *feed, char *bytes, struct cleat_error *err) {
   for (int turn = 0; turn < 2; turn++)
     for (uint64_t at = 0; at < feed->length;) {
       uint64_t left = feed->length - at;
@@ -375,18 +361,15 @@ static void composite(const struct upload *upload, struct object *object) {
   uint32_t crc = 0;
   for (size_t i = 0; i < upload->part_count; i++) {
     uint32_t part = upload->parts[i].crc32c;
-    uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8),
-                       (uint8_t)part};
+    uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8), (uint8_t)part};
     crc = cleat__crc32c(crc, bytes, sizeof bytes);
   }
   object->crc32c = crc;
   object->parts = (uint32_t)upload->part_count;
 }
 
-static cleat_status multipart_complete(struct cleat__store *store,
-                                       const struct cleat__upload *upload,
-                                       const struct cleat__stored_part *parts, size_t count,
-                                       struct cleat__call call) {
+static cleat_status multipart_complete(struct cleat__store *store, const struct cleat__upload *upload,
+                                       const struct cleat__stored_part *parts, size_t count, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   size_t size = 0;
   cleat_status status = bucket_enter(bucket, "complete", upload->key, call);
@@ -427,10 +410,8 @@ static cleat_status multipart_abort(struct cleat__store *store, const struct cle
   return bucket_leave(bucket, "abort", upload->key, CLEAT_OK, call);
 }
 
-static cleat_status multipart_list_parts(struct cleat__store *store,
-                                         const struct cleat__upload *upload,
-                                         struct cleat__stored_part **parts, size_t *count,
-                                         struct cleat__call call) {
+static cleat_status multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                         struct cleat__stored_part **parts, size_t *count, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
@@ -470,9 +451,8 @@ static bool page_add_upload(struct cleat__upload_page *page, const struct upload
 }
 
 /* One page is all there is. A bucket that is `exact` knows whole keys alone, as MinIO does. */
-static cleat_status multipart_list(struct cleat__store *store, const char *prefix,
-                                   const char *after, struct cleat__upload_page *page,
-                                   struct cleat__call call) {
+static cleat_status multipart_list(struct cleat__store *store, const char *prefix, const char *after,
+                                   struct cleat__upload_page *page, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__upload_page found = {0};
   ck_assert_ptr_null(after);
@@ -485,8 +465,7 @@ static cleat_status multipart_list(struct cleat__store *store, const char *prefi
   found.entries = cleat__calloc(room, sizeof *found.entries);
   bool fits = found.entries != NULL;
   for (const struct upload *at = bucket->uploads; fits && at != NULL; at = at->next) {
-    bool wanted = bucket->exact ? strcmp(at->key, prefix) == 0
-                                : strncmp(at->key, prefix, strlen(prefix)) == 0;
+    bool wanted = bucket->exact ? strcmp(at->key, prefix) == 0 : strncmp(at->key, prefix, strlen(prefix)) == 0;
     if (wanted)
       fits = page_add_upload(&found, at);
   }
@@ -511,8 +490,8 @@ static cleat_status multipart_adopt(struct cleat__store *store, const struct cle
   return bucket_leave(bucket, "adopt", upload->key, status, call);
 }
 
-static cleat_status memory_describe(struct cleat__store *store, const char *key,
-                                    struct cleat__store_facts *facts, struct cleat__call call) {
+static cleat_status memory_describe(struct cleat__store *store, const char *key, struct cleat__store_facts *facts,
+                                    struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   *facts = (struct cleat__store_facts){.has_clock = true, .clock_offset_s = bucket->clock_offset_s};
   cleat_status status = bucket_enter(bucket, "describe", key, call);
@@ -524,19 +503,17 @@ static void memory_close(struct cleat__store *store) {
 }
 
 /* Only a bucket whose clock was set tells what it is. */
-#define MEMORY_OPS                                                                          \
-  .put = memory_put, .get = memory_get, .get_small = memory_get_small, .head = memory_head, \
-  .list = memory_list, .remove = memory_delete, .multipart_create = multipart_create,       \
-  .multipart_part = multipart_part, .multipart_feed = multipart_feed,                       \
-  .multipart_complete = multipart_complete, .multipart_abort = multipart_abort,             \
-  .multipart_list_parts = multipart_list_parts, .multipart_list = multipart_list,           \
-  .multipart_adopt = multipart_adopt, .close = memory_close
+#define MEMORY_OPS                                                                                                    \
+  .put = memory_put, .get = memory_get, .get_small = memory_get_small, .head = memory_head, .list = memory_list,      \
+  .remove = memory_delete, .multipart_create = multipart_create, .multipart_part = multipart_part,                    \
+  .multipart_feed = multipart_feed, .multipart_complete = multipart_complete, .multipart_abort = multipart_abort,     \
+  .multipart_list_parts = multipart_list_parts, .multipart_list = multipart_list, .multipart_adopt = multipart_adopt, \
+  .close = memory_close
 
 static const struct cleat__store_ops memory_ops = {MEMORY_OPS};
 static const struct cleat__store_ops telling_ops = {MEMORY_OPS, .describe = memory_describe};
 
-struct cleat__store *memory_store_open(struct memory_bucket *bucket,
-                                       const struct memory_limits *limits) {
+struct cleat__store *memory_store_open(struct memory_bucket *bucket, const struct memory_limits *limits) {
   static const struct memory_limits none;
   struct memory_store *store = bucket_must(calloc(1, sizeof *store));
   if (limits == NULL)

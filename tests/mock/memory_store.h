@@ -26,15 +26,13 @@ struct memory_limits {
 };
 
 /* Owned by the caller, or by the client that takes it. */
-struct cleat__store *memory_store_open(struct memory_bucket *bucket,
-                                       const struct memory_limits *limits);
+struct cleat__store *memory_store_open(struct memory_bucket *bucket, const struct memory_limits *limits);
 
 /* Asked with no lock held before (`done` false) and after (`done` true) each operation; `op` is the
  * name in the table of operations. A status other than CLEAT_OK is the operation's answer: before, it
  * is not carried out; after, its success is withheld. The hook fills err. Set while no store is in
  * use. */
-typedef cleat_status memory_hook(void *user, const char *op, const char *key, bool done,
-                                 struct cleat__call call);
+typedef cleat_status memory_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call);
 void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *user);
 
 /* What the store tells of the bytes that it holds. Set while no store is in use. */

@@ -54,7 +54,6 @@ void outcome_teardown_folder(void) {
 }
 
 struct cleat_client *outcome_open(const char *start, unsigned rank, unsigned world_size) {
-  struct kit_setup setup = {
-      .start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
+  struct kit_setup setup = {.start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
   return url[0] != '\0' ? kit_open_url(url, &setup) : kit_open(bucket, &setup);
 }

@@ -56,8 +56,7 @@ static void keep_log(void *user, enum cleat_log_level level, const char *line) {
 void script_open(const char *endpoint, const char *location, const char *session_token) {
   struct cleat_error err = {0};
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
-  struct cleat__store_config config = {
-      .options = &options, .clock = &virtual_clock, .log = {.write = keep_log}};
+  struct cleat__store_config config = {.options = &options, .clock = &virtual_clock, .log = {.write = keep_log}};
   options.endpoint = endpoint;
   options.region = "eu-west-1";
   options.access_key_id = "AKID";

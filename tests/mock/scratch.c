@@ -72,8 +72,7 @@ static void add_tree(const char *path, const char *relative) {
       snprintf(below, sizeof below, "%s/%s", path, entry);
       snprintf(name, sizeof name, "%s%s", relative, entry);
       ck_assert_int_eq(lstat(below, &info), 0);
-      ck_assert_int_eq(cleat__buffer_print(&tree, "%s%s\n", name, S_ISDIR(info.st_mode) ? "/" : ""),
-                       CLEAT_OK);
+      ck_assert_int_eq(cleat__buffer_print(&tree, "%s%s\n", name, S_ISDIR(info.st_mode) ? "/" : ""), CLEAT_OK);
       if (S_ISDIR(info.st_mode)) {
         snprintf(name, sizeof name, "%s%s/", relative, entry);
         add_tree(below, name);
@@ -127,24 +126,20 @@ unsigned scratch_fds(void) {
 }
 
 cleat_status scratch_put(struct cleat__store *store, const char *key, const char *text,
-                         enum cleat__put_condition condition, const char *etag,
-                         struct cleat_error *err) {
+                         enum cleat__put_condition condition, const char *etag, struct cleat_error *err) {
   char copy[4096];
   size_t length = strlen(text);
   ck_assert_uint_lt(length, sizeof copy);
   memcpy(copy, text, length + 1);
   struct cleat__span body = {copy, length};
-  struct cleat__put_options options = {
-      .condition = condition, .etag = etag, .crc32c = cleat__crc32c(0, copy, length)};
-  return cleat__store_put(store, key, cleat__spans(&body, 1), &options,
-                          cleat__call(&scratch_go_on, err));
+  struct cleat__put_options options = {.condition = condition, .etag = etag, .crc32c = cleat__crc32c(0, copy, length)};
+  return cleat__store_put(store, key, cleat__spans(&body, 1), &options, cleat__call(&scratch_go_on, err));
 }
 
 void scratch_expect(struct cleat__store *store, const char *key, const char *text) {
   struct cleat_error err;
   struct cleat__small small = {0};
-  cleat_status status =
-      cleat__store_get_small(store, key, 1 << 20, &small, cleat__call(&scratch_go_on, &err));
+  cleat_status status = cleat__store_get_small(store, key, 1 << 20, &small, cleat__call(&scratch_go_on, &err));
   ck_assert_msg(status == CLEAT_OK, "%s", err.message);
   ck_assert_uint_eq(small.size, strlen(text));
   ck_assert_str_eq(small.bytes, text);
@@ -166,27 +161,24 @@ static void *race(void *arg) {
   struct racer *racer = arg;
   struct cleat_error ignored;
   pthread_barrier_wait(racer->start);
-  racer->status =
-      scratch_put(racer->store, racer->key, racer->text, racer->condition, racer->etag, &ignored);
+  racer->status = scratch_put(racer->store, racer->key, racer->text, racer->condition, racer->etag, &ignored);
   return NULL;
 }
 
-void scratch_race(struct cleat__store *store, const char *key, enum cleat__put_condition condition,
-                  const char *etag, cleat_status lost) {
+void scratch_race(struct cleat__store *store, const char *key, enum cleat__put_condition condition, const char *etag,
+                  cleat_status lost) {
   struct racer racers[8];
   pthread_barrier_t start;
   const char *winner = NULL;
   pthread_barrier_init(&start, NULL, 8);
   for (int i = 0; i < 8; i++) {
-    racers[i] = (struct racer){
-        .start = &start, .store = store, .key = key, .condition = condition, .etag = etag};
+    racers[i] = (struct racer){.start = &start, .store = store, .key = key, .condition = condition, .etag = etag};
     snprintf(racers[i].text, sizeof racers[i].text, "racer %d", i);
     ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
   }
   for (int i = 0; i < 8; i++) {
     pthread_join(racers[i].thread, NULL);
-    ck_assert_msg(racers[i].status == CLEAT_OK || racers[i].status == lost, "status %d",
-                  racers[i].status);
+    ck_assert_msg(racers[i].status == CLEAT_OK || racers[i].status == lost, "status %d", racers[i].status);
     if (racers[i].status == CLEAT_OK) {
       ck_assert_ptr_null(winner);
       winner = racers[i].text;

@@ -50,15 +50,14 @@ extern const atomic_bool scratch_go_on;
 
 /* put of one text, with its right checksum. */
 cleat_status scratch_put(struct cleat__store *store, const char *key, const char *text,
-                         enum cleat__put_condition condition, const char *etag,
-                         struct cleat_error *err);
+                         enum cleat__put_condition condition, const char *etag, struct cleat_error *err);
 
 /* The whole object, which must be `text`. */
 void scratch_expect(struct cleat__store *store, const char *key, const char *text);
 
 /* Lets eight threads put at once, under the condition. Exactly one must win, and its text must stay. The others fail
  * with `lost`. */
-void scratch_race(struct cleat__store *store, const char *key, enum cleat__put_condition condition,
-                  const char *etag, cleat_status lost);
+void scratch_race(struct cleat__store *store, const char *key, enum cleat__put_condition condition, const char *etag,
+                  cleat_status lost);
 
 #endif

@@ -15,14 +15,14 @@
   } while (0)
 
 /* Fails with this status, says so in the error too, and gives a message. */
-#define ck_fails(call, wanted)                                                       \
-  do {                                                                               \
-    memset(&err, 0, sizeof err);                                                     \
-    cleat_status status_ = (call);                                                   \
-    ck_assert_msg(status_ == (wanted), "%s, not %s: %s", cleat_status_name(status_), \
-                  cleat_status_name(wanted), err.message);                           \
-    ck_assert_int_eq(err.status, status_);                                           \
-    ck_assert(err.message[0] != '\0');                                               \
+#define ck_fails(call, wanted)                                                                                  \
+  do {                                                                                                          \
+    memset(&err, 0, sizeof err);                                                                                \
+    cleat_status status_ = (call);                                                                              \
+    ck_assert_msg(status_ == (wanted), "%s, not %s: %s", cleat_status_name(status_), cleat_status_name(wanted), \
+                  err.message);                                                                                 \
+    ck_assert_int_eq(err.status, status_);                                                                      \
+    ck_assert(err.message[0] != '\0');                                                                          \
   } while (0)
 
 #endif

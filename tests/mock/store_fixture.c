@@ -38,8 +38,7 @@ struct cleat_client_options fixture_options(void) {
 
 struct cleat__store *fixture_open_url(const char *url, const struct cleat_client_options *options,
                                       const struct cleat__clock *clock) {
-  struct cleat__store_config config = {.options = options,
-                                       .clock = clock != NULL ? clock : cleat__clock_system()};
+  struct cleat__store_config config = {.options = options, .clock = clock != NULL ? clock : cleat__clock_system()};
   struct cleat__store *store = NULL;
   struct cleat_error err = {0};
   if (cleat__store_open(url, &config, &store, &err) != CLEAT_OK)
@@ -54,14 +53,10 @@ static void create_bucket(void) {
   struct cleat__http_reply reply;
   struct cleat_error err = {0};
   atomic_bool cancel = false;
-  struct cleat__s3_request request = {.operation = "CreateBucket",
-                                      .kind = CLEAT__S3_OTHER,
-                                      .method = "PUT",
-                                      .has_body = true,
-                                      .text_cap = 1024};
+  struct cleat__s3_request request = {
+      .operation = "CreateBucket", .kind = CLEAT__S3_OTHER, .method = "PUT", .has_body = true, .text_cap = 1024};
   cleat__http_reply_init(&reply);
-  if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cleat__call(&cancel, &err)) !=
-      CLEAT_OK)
+  if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cleat__call(&cancel, &err)) != CLEAT_OK)
     die("creating a bucket", err.message);
   cleat__http_reply_clear(&reply);
   cleat__store_close(store);
@@ -165,9 +160,8 @@ char *fixture_pattern(size_t size, unsigned seed) {
   return bytes;
 }
 
-cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes,
-                         size_t size, const struct cleat__put_options *options,
-                         struct cleat_error *err) {
+cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes, size_t size,
+                         const struct cleat__put_options *options, struct cleat_error *err) {
   union {
     const void *from;
     void *base;

@@ -51,8 +51,7 @@ const char *fixture_s3_url(const char *query);
 char *fixture_pattern(size_t size, unsigned seed);
 
 /* A put of one span whose CRC is right; `options` NULL: always. */
-cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes,
-                         size_t size, const struct cleat__put_options *options,
-                         struct cleat_error *err);
+cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes, size_t size,
+                         const struct cleat__put_options *options, struct cleat_error *err);
 
 #endif

@@ -50,16 +50,15 @@ static struct kit_model old_model; /* step 1 */
 static struct kit_model new_model; /* step 2 */
 static char file_bytes[3 * KIT_PART + 100];
 
-#define require(condition, ...)                                            \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.scenario->name, \
-              at.mode == CLEAT__FAULT_AFTER ? "after" : "before",          \
-              at.persistent ? "for good" : "once", at.n);                  \
-      fprintf(stderr, __VA_ARGS__);                                        \
-      fprintf(stderr, "\n");                                               \
-      ck_abort_msg("%s: see above", #condition);                           \
-    }                                                                      \
+#define require(condition, ...)                                                                               \
+  do {                                                                                                        \
+    if (!(condition)) {                                                                                       \
+      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.scenario->name,                                    \
+              at.mode == CLEAT__FAULT_AFTER ? "after" : "before", at.persistent ? "for good" : "once", at.n); \
+      fprintf(stderr, __VA_ARGS__);                                                                           \
+      fprintf(stderr, "\n");                                                                                  \
+      ck_abort_msg("%s: see above", #condition);                                                              \
+    }                                                                                                         \
   } while (0)
 
 /* ---- The store ---------------------------------------------------------------------------------- */
@@ -78,8 +77,7 @@ static cleat_status open_inner(struct cleat__store **store, struct cleat_error *
 }
 
 /* A client with two threads and three buffers on a store that fails on order. */
-static cleat_status open_client(const char *start, struct cleat_client **client,
-                                struct cleat_error *err) {
+static cleat_status open_client(const char *start, struct cleat_client **client, struct cleat_error *err) {
   struct kit_setup setup = {.start = start, .buffers = 3, .concurrency = 2};
   struct cleat_client_options options = kit_options(&setup);
   struct cleat__store *inner = NULL;
@@ -109,10 +107,8 @@ struct result {
 static bool good(cleat_status status, const struct cleat_error *err, const char *what) {
   if (status == CLEAT_OK)
     return true;
-  require(err->status == status, "%s returned %d, its error says %d", what, (int)status,
-          (int)err->status);
-  require(err->message[0] != '\0', "%s failed with %s and no message", what,
-          cleat_status_name(status));
+  require(err->status == status, "%s returned %d, its error says %d", what, (int)status, (int)err->status);
+  require(err->message[0] != '\0', "%s failed with %s and no message", what, cleat_status_name(status));
   require(strchr(err->message, '\n') == NULL, "%s: more than one line: %s", what, err->message);
   return false;
 }
@@ -130,9 +126,8 @@ static void run_save(struct cleat_client *client, struct result *result) {
   request.file_count = 3;
   request.shard_bytes = 3 * KIT_PART;
   request.metadata = "{\"loss\": 0.5, \"list\": [1, 2]}";
-  cleat_status status = at.scenario->in_place
-                            ? cleat_save_async_in_place(client, &request, &save, &err)
-                            : cleat_save_async(client, &request, &save, &err);
+  cleat_status status = at.scenario->in_place ? cleat_save_async_in_place(client, &request, &save, &err)
+                                              : cleat_save_async(client, &request, &save, &err);
   if (!good(status, &err, "starting the save"))
     return;
   (void)good(cleat_save_wait_staged(save, &err), &err, "the fence");
@@ -141,10 +136,8 @@ static void run_save(struct cleat_client *client, struct result *result) {
   result->in_doubt = strstr(err.message, "may or may not be committed") != NULL;
   struct cleat_progress progress;
   cleat_save_progress(save, &progress);
-  require(progress.phase == (result->saved ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED), "phase %d",
-          (int)progress.phase);
-  require((progress.outcome == CLEAT_OUTCOME_COMMITTED) == result->saved, "outcome %d",
-          (int)progress.outcome);
+  require(progress.phase == (result->saved ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED), "phase %d", (int)progress.phase);
+  require((progress.outcome == CLEAT_OUTCOME_COMMITTED) == result->saved, "outcome %d", (int)progress.outcome);
   cleat_save_free(save);
 }
 
@@ -163,17 +156,14 @@ static void run_load_tensors(struct cleat_checkpoint *checkpoint) {
   for (size_t i = 0; i <= count; i++) {
     size_t from = i < count ? i : count - 1;
     const struct cleat_tensor *tensor = &model->tensors[from];
-    requests[i] = (struct cleat_load_request){
-        tensor->name,      tensor->dtype, tensor->ndim,
-        tensor->shape,     NULL,          malloc(model->bytes[from] + 1),
-        model->bytes[from]};
+    requests[i] = (struct cleat_load_request){tensor->name,      tensor->dtype, tensor->ndim,
+                                              tensor->shape,     NULL,          malloc(model->bytes[from] + 1),
+                                              model->bytes[from]};
   }
-  bool loaded = good(cleat_load_tensors(checkpoint, requests, count + 1, &options, &err), &err,
-                     "loading tensors");
+  bool loaded = good(cleat_load_tensors(checkpoint, requests, count + 1, &options, &err), &err, "loading tensors");
   for (size_t i = 0; i <= count; i++) {
     size_t from = i < count ? i : count - 1;
-    require(!loaded || memcmp(requests[i].data, model->tensors[from].data,
-                              (size_t)model->bytes[from]) == 0,
+    require(!loaded || memcmp(requests[i].data, model->tensors[from].data, (size_t)model->bytes[from]) == 0,
             "tensor %s differs though its load succeeded", requests[i].name);
     free(requests[i].data);
   }
@@ -205,8 +195,7 @@ static void run_load_files(struct cleat_checkpoint *checkpoint) {
   if (loaded)
     run_compare(checkpoint, fresh);
   options.force = 1;
-  (void)good(cleat_load_files(checkpoint, scratch_path("there"), &options, &err), &err,
-             "loading files into a folder");
+  (void)good(cleat_load_files(checkpoint, scratch_path("there"), &options, &err), &err, "loading files into a folder");
   (void)good(cleat_verify(checkpoint, &err), &err, "verify");
 }
 
@@ -315,8 +304,7 @@ static bool is_step_2_gone(void) {
   bool gone = true;
   for (char *line = strtok_r(tree, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
     bool folder = line[strlen(line) - 1] == '/';
-    if (!folder && strstr(line, "step-000000000002/") == line &&
-        strstr(line, "/.cleat-upload-") == NULL)
+    if (!folder && strstr(line, "step-000000000002/") == line && strstr(line, "/.cleat-upload-") == NULL)
       gone = false;
   }
   free(tree);
@@ -335,8 +323,7 @@ static bool torture_once(unsigned long n) {
   long leaked = own_blocks() - blocks;
   require(scratch_fds() == fds, "%u descriptors, %u before", scratch_fds(), fds);
   require(leaked == 0, "%ld blocks of memory leaked", leaked);
-  require(strstr(scratch_tree(""), ".cleat-load") == NULL, "an unfinished folder stayed:\n%s",
-          scratch_tree(""));
+  require(strstr(scratch_tree(""), ".cleat-load") == NULL, "an unfinished folder stayed:\n%s", scratch_tree(""));
   if (!at.persistent && !result.saved && !result.in_doubt)
     require(is_step_2_gone(), "the failed save left something behind:\n%s", scratch_tree("store"));
   check_after(&result);
@@ -389,9 +376,8 @@ START_TEST(every_call_fails) {
   /* Some more, since runs differ in length. */
   for (int missed = 0; missed < 10; n++)
     missed = torture_once(n) ? 0 : missed + 1;
-  printf("torture: %s, %s, %s: %lu cases\n", at.scenario->name,
-         at.mode == CLEAT__FAULT_AFTER ? "after" : "before", at.persistent ? "for good" : "once",
-         n - 10 - first);
+  printf("torture: %s, %s, %s: %lu cases\n", at.scenario->name, at.mode == CLEAT__FAULT_AFTER ? "after" : "before",
+         at.persistent ? "for good" : "once", n - 10 - first);
   fflush(stdout);
   ck_assert_uint_gt(n, 100);
   end();

@@ -47,28 +47,25 @@ static struct {
   bool warming; /* a run in which the C library and OpenSSL may take what they keep */
 } at;
 
-#define require(condition, ...)                                          \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.moment->name, \
-              at.mode == CLEAT__FAULT_AFTER ? "after" : "before",        \
-              at.persistent ? "for good" : "once", at.n);                \
-      fprintf(stderr, __VA_ARGS__);                                      \
-      fprintf(stderr, "\n");                                             \
-      ck_abort_msg("%s: see above", #condition);                         \
-    }                                                                    \
+#define require(condition, ...)                                                                               \
+  do {                                                                                                        \
+    if (!(condition)) {                                                                                       \
+      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.moment->name,                                      \
+              at.mode == CLEAT__FAULT_AFTER ? "after" : "before", at.persistent ? "for good" : "once", at.n); \
+      fprintf(stderr, __VA_ARGS__);                                                                           \
+      fprintf(stderr, "\n");                                                                                  \
+      ck_abort_msg("%s: see above", #condition);                                                              \
+    }                                                                                                         \
   } while (0)
 
-static cleat_status die(void *user, const char *op, const char *key, bool done,
-                        struct cleat__call call) {
+static cleat_status die(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (!done && !at.dead && strcmp(op, at.moment->op) == 0 && strstr(key, at.moment->part) != NULL)
     at.dead = --at.left == 0;
   return at.dead ? cleat__error_set(call.err, CLEAT_NETWORK, "dead") : CLEAT_OK;
 }
 
-static cleat_status open_client(const char *start, struct cleat_client **client,
-                                struct cleat_error *err) {
+static cleat_status open_client(const char *start, struct cleat_client **client, struct cleat_error *err) {
   struct kit_setup setup = {.start = start, .buffers = 3, .concurrency = 1};
   struct cleat_client_options options = kit_options(&setup);
   struct cleat__store *inner = memory_store_open(bucket, NULL);
@@ -127,8 +124,8 @@ static bool torture_once(unsigned long n) {
   require(leaked == 0 || at.warming, "%ld blocks of memory leaked", leaked);
   require(status == CLEAT_OK || err.message[0] != '\0', "status %d and no message", (int)status);
   bool in_doubt = strstr(err.message, "may or may not be committed") != NULL;
-  require(is_visible() == (status == CLEAT_OK) || in_doubt, "status %d (%s), but the step is %s",
-          (int)status, err.message, is_visible() ? "there" : "not there");
+  require(is_visible() == (status == CLEAT_OK) || in_doubt, "status %d (%s), but the step is %s", (int)status,
+          err.message, is_visible() ? "there" : "not there");
   if (!is_visible()) {
     status = save_files("start-c", true, &err);
     require(status == CLEAT_OK, "the second resume: %s", err.message);
@@ -163,8 +160,7 @@ START_TEST(every_call_fails) {
   for (int missed = 0; missed < 10; n++)
     missed = torture_once(n) ? 0 : missed + 1;
   printf("torture: resume, %s, %s, %s: %lu cases\n", at.moment->name,
-         at.mode == CLEAT__FAULT_AFTER ? "after" : "before", at.persistent ? "for good" : "once",
-         n - 10 - first);
+         at.mode == CLEAT__FAULT_AFTER ? "after" : "before", at.persistent ? "for good" : "once", n - 10 - first);
   fflush(stdout);
   ck_assert_uint_gt(n, 50);
   memory_bucket_free(bucket);

@@ -24,8 +24,8 @@ static unsigned take_buffers(struct cleat_bench *bench) {
   size_t count = cleat__staging_free_count_locked(client->staging);
   count = count < bench->max_concurrency ? count : bench->max_concurrency;
   uint64_t bytes = (uint64_t)count * client->part_bytes;
-  if (count > 0 && !cleat__client_take_buffers_locked(client, &bench->single.operation.job, bytes,
-                                                      count, bench->buffers))
+  if (count > 0 &&
+      !cleat__client_take_buffers_locked(client, &bench->single.operation.job, bytes, count, bench->buffers))
     count = 0;
   cleat__pool_unlock(client->pool);
   return (unsigned)count;
@@ -51,8 +51,7 @@ static cleat_status run(struct cleat__operation *operation, struct cleat_error *
   struct cleat_client *client = operation->client;
   unsigned count = take_buffers(bench);
   if (count == 0)
-    return cleat__error_set(err, CLEAT_LIMIT,
-                            "the bench needs staging memory, but none is free now");
+    return cleat__error_set(err, CLEAT_LIMIT, "the bench needs staging memory, but none is free now");
   const struct cleat__bench_setup setup = {
       .store = client->store,
       .log = &client->log,
@@ -70,8 +69,7 @@ static cleat_status run(struct cleat__operation *operation, struct cleat_error *
   return status;
 }
 
-cleat_status cleat__bench_start(struct cleat_client *client,
-                                const struct cleat_bench_options *options,
+cleat_status cleat__bench_start(struct cleat_client *client, const struct cleat_bench_options *options,
                                 struct cleat_bench **bench, struct cleat_error *err) {
   unsigned most = options->max_concurrency;
   if (most > CLEAT__CONCURRENCY_MAX)
@@ -79,8 +77,8 @@ cleat_status cleat__bench_start(struct cleat_client *client,
                             CLEAT__CONCURRENCY_MAX);
   uint64_t max_bytes = options->max_bytes != 0 ? options->max_bytes : CLEAT__BENCH_BYTES_DEFAULT;
   if (max_bytes / client->part_bytes < cleat__bench_least_parts(1)) {
-    cleat__error_set(err, CLEAT_INVALID, "%llu bytes are less than two parts of %llu",
-                     (unsigned long long)max_bytes, (unsigned long long)client->part_bytes);
+    cleat__error_set(err, CLEAT_INVALID, "%llu bytes are less than two parts of %llu", (unsigned long long)max_bytes,
+                     (unsigned long long)client->part_bytes);
     cleat__error_hint(err, "raise the size (--size, max_bytes), or lower the part size");
     return err->status;
   }
@@ -107,8 +105,7 @@ cleat_status cleat__bench_wait(struct cleat_bench *bench, struct cleat_error *er
   return cleat__operation_wait(&bench->single.operation, err);
 }
 
-void cleat__bench_get_progress(const struct cleat_bench *bench,
-                               struct cleat_bench_progress *progress) {
+void cleat__bench_get_progress(const struct cleat_bench *bench, struct cleat_bench_progress *progress) {
   /* read first: after the end the values below are final */
   bool ended = cleat__single_ended(&bench->single);
   *progress = (struct cleat_bench_progress){

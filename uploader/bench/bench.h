@@ -5,12 +5,10 @@
 
 #include "uploader/engine/client.h"
 
-cleat_status cleat__bench_start(struct cleat_client *client,
-                                const struct cleat_bench_options *options,
+cleat_status cleat__bench_start(struct cleat_client *client, const struct cleat_bench_options *options,
                                 struct cleat_bench **bench, struct cleat_error *err);
 cleat_status cleat__bench_wait(struct cleat_bench *bench, struct cleat_error *err);
-void cleat__bench_get_progress(const struct cleat_bench *bench,
-                               struct cleat_bench_progress *progress);
+void cleat__bench_get_progress(const struct cleat_bench *bench, struct cleat_bench_progress *progress);
 void cleat__bench_cancel(struct cleat_bench *bench);
 const struct cleat_bench_report *cleat__bench_report(const struct cleat_bench *bench);
 void cleat__bench_free(struct cleat_bench *bench);

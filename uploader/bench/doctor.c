@@ -18,8 +18,7 @@ static cleat_status run(struct cleat__operation *operation, struct cleat_error *
                            cleat__call(&operation->cancel, err));
 }
 
-cleat_status cleat__doctor_start(struct cleat_client *client, struct cleat_doctor **doctor,
-                                 struct cleat_error *err) {
+cleat_status cleat__doctor_start(struct cleat_client *client, struct cleat_doctor **doctor, struct cleat_error *err) {
   struct cleat_doctor *fresh = cleat__calloc(1, sizeof *fresh);
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the doctor");

@@ -5,8 +5,7 @@
 
 #include "uploader/engine/client.h"
 
-cleat_status cleat__doctor_start(struct cleat_client *client, struct cleat_doctor **doctor,
-                                 struct cleat_error *err);
+cleat_status cleat__doctor_start(struct cleat_client *client, struct cleat_doctor **doctor, struct cleat_error *err);
 cleat_status cleat__doctor_wait(struct cleat_doctor *doctor, struct cleat_error *err);
 bool cleat__doctor_ended(const struct cleat_doctor *doctor);
 void cleat__doctor_cancel(struct cleat_doctor *doctor);

@@ -19,9 +19,8 @@ static cleat_status put_small(struct cleat__bench *bench, struct cleat_error *er
   struct cleat__span body = {bytes, sizeof bytes};
   cleat__bench_fill(bytes, sizeof bytes, bench->seed);
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, sizeof bytes)};
-  cleat_status status =
-      cleat__store_put(bench->setup->store, bench->small_key, cleat__spans(&body, 1), &options,
-                       cleat__call(bench->cancel, err));
+  cleat_status status = cleat__store_put(bench->setup->store, bench->small_key, cleat__spans(&body, 1), &options,
+                                         cleat__call(bench->cancel, err));
   /* After a denied put there is no object to remove, and a removal would be denied as well. */
   bench->small_made = bench->small_made || status != CLEAT_DENIED;
   return status;
@@ -31,9 +30,8 @@ static cleat_status get_small(struct cleat__bench *bench, struct cleat_error *er
   uint64_t bytes[CLEAT__BENCH_SMALL_BYTES / sizeof(uint64_t)];
   struct cleat__span into = {NULL, sizeof bytes};
   uint32_t crc32c = 0;
-  cleat_status status =
-      cleat__store_get(bench->setup->store, bench->small_key, 0, cleat__spans(&into, 1), &crc32c,
-                       cleat__call(bench->cancel, err));
+  cleat_status status = cleat__store_get(bench->setup->store, bench->small_key, 0, cleat__spans(&into, 1), &crc32c,
+                                         cleat__call(bench->cancel, err));
   cleat__bench_fill(bytes, sizeof bytes, bench->seed);
   if (status != CLEAT_OK || crc32c == cleat__crc32c(0, bytes, sizeof bytes))
     return status;
@@ -42,19 +40,17 @@ static cleat_status get_small(struct cleat__bench *bench, struct cleat_error *er
 
 static cleat_status head_small(struct cleat__bench *bench, struct cleat_error *err) {
   struct cleat__object object;
-  return cleat__store_head(bench->setup->store, bench->small_key, &object,
-                           cleat__call(bench->cancel, err));
+  return cleat__store_head(bench->setup->store, bench->small_key, &object, cleat__call(bench->cancel, err));
 }
 
 static cleat_status remove_small(struct cleat__bench *bench, struct cleat_error *err) {
-  cleat_status status =
-      cleat__store_remove(bench->setup->store, bench->small_key, cleat__call(bench->cancel, err));
+  cleat_status status = cleat__store_remove(bench->setup->store, bench->small_key, cleat__call(bench->cancel, err));
   bench->small_made = status != CLEAT_OK;
   return status;
 }
 
-static cleat_status time_requests(struct cleat__bench *bench, request_fn *request,
-                                  struct cleat_bench_latency *latency, struct cleat_error *err) {
+static cleat_status time_requests(struct cleat__bench *bench, request_fn *request, struct cleat_bench_latency *latency,
+                                  struct cleat_error *err) {
   double times[REQUESTS];
   unsigned count = 0;
   cleat_status status = request(bench, err);

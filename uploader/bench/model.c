@@ -15,8 +15,7 @@ static double fastest(const struct cleat_bench_rung *rungs, size_t count) {
 /* Whether the last rungs together gained nothing over those before. */
 static bool is_flat(const struct cleat_bench_rung *rungs, size_t count) {
   const size_t last = CLEAT__BENCH_FLAT_RUNGS;
-  return count > last && fastest(rungs + count - last, last) <=
-                             (1 + CLEAT__BENCH_SAME) * fastest(rungs, count - last);
+  return count > last && fastest(rungs + count - last, last) <= (1 + CLEAT__BENCH_SAME) * fastest(rungs, count - last);
 }
 
 /* The next power of two, or the usual limit of a save or the ladder's limit if that comes first. */
@@ -36,9 +35,8 @@ static const char *obstacle(const struct cleat_bench_rung *rungs, size_t count, 
   return count > 0 && first_bytes > CLEAT__BENCH_SLOW_S * fastest(rungs, count) ? "slow" : NULL;
 }
 
-unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
-                           const struct cleat__bench_ladder *ladder, uint64_t bytes_left,
-                           const char **stopped) {
+unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count, const struct cleat__bench_ladder *ladder,
+                           uint64_t bytes_left, const char **stopped) {
   assert(ladder->part_bytes > 0 && ladder->limit > 0);
   unsigned last = count > 0 ? rungs[count - 1].concurrency : 0;
   bool flat = is_flat(rungs, count);
@@ -56,8 +54,8 @@ uint64_t cleat__bench_least_parts(unsigned concurrency) {
   return concurrency < 2 ? 2 : concurrency;
 }
 
-uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds,
-                            uint64_t part_bytes, uint64_t most) {
+uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds, uint64_t part_bytes,
+                            uint64_t most) {
   assert(part_bytes > 0);
   uint64_t least = cleat__bench_least_parts(concurrency);
   double wanted = bytes_per_s * seconds / (double)part_bytes;

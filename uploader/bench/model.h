@@ -27,17 +27,16 @@ struct cleat__bench_ladder {
 
 /* Returns the parts in flight of the next rung after `count` rungs, in rising order. 0: the ladder ends here, and
  * *stopped says why, as in struct cleat_bench_side. `bytes_left`: bytes that may still be moved. */
-unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
-                           const struct cleat__bench_ladder *ladder, uint64_t bytes_left,
-                           const char **stopped);
+unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count, const struct cleat__bench_ladder *ladder,
+                           uint64_t bytes_left, const char **stopped);
 
 /* The least number of parts that a rung moves: one for each part in flight, and at least two. */
 uint64_t cleat__bench_least_parts(unsigned concurrency);
 
 /* The number of parts that take `seconds` at `bytes_per_s`: at least the least number, and at most `most`, which is not
  * below it. Rate 0: not known; returns the least number. */
-uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds,
-                            uint64_t part_bytes, uint64_t most);
+uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds, uint64_t part_bytes,
+                            uint64_t most);
 
 /* Index of the rung with the fewest parts in flight whose rate equals that of the fastest rung, within
  * CLEAT__BENCH_SAME. `count` is at least 1. */

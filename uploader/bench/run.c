@@ -20,20 +20,18 @@ enum { UPLOAD = 0, DOWNLOAD = 1 };
 
 /* ---- objects ---- */
 
-static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts,
-                                 struct cleat_error *err) {
+static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts, struct cleat_error *err) {
   struct cleat__bench_object *object = &bench->current;
   uint64_t part_bytes = bench->setup->part_bytes;
   *object = (struct cleat__bench_object){.count = (uint32_t)parts};
   object->upload.part_bytes = part_bytes;
   object->upload.size = parts * part_bytes;
-  snprintf(object->upload.key, sizeof object->upload.key, "%s/parts-%u", bench->folder,
-           ++bench->objects);
+  snprintf(object->upload.key, sizeof object->upload.key, "%s/parts-%u", bench->folder, ++bench->objects);
   object->parts = cleat__calloc((size_t)parts, sizeof *object->parts);
   if (object->parts == NULL)
     return cleat__error_no_memory(err, "the bench");
-  cleat_status status = cleat__store_multipart_create(bench->setup->store, &object->upload, NULL,
-                                                      cleat__call(bench->cancel, err));
+  cleat_status status =
+      cleat__store_multipart_create(bench->setup->store, &object->upload, NULL, cleat__call(bench->cancel, err));
   object->open = status == CLEAT_OK;
   return status;
 }
@@ -41,9 +39,8 @@ static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts,
 static cleat_status object_complete(struct cleat__bench *bench, struct cleat_error *err) {
   struct cleat__bench_object *object = &bench->current;
   object->made = true; /* may exist even if the reply is lost */
-  cleat_status status =
-      cleat__store_multipart_complete(bench->setup->store, &object->upload, object->parts,
-                                      object->count, cleat__call(bench->cancel, err));
+  cleat_status status = cleat__store_multipart_complete(bench->setup->store, &object->upload, object->parts,
+                                                        object->count, cleat__call(bench->cancel, err));
   object->open = status != CLEAT_OK;
   return status;
 }
@@ -141,8 +138,7 @@ static cleat_status upload_rung(struct cleat__bench *bench, unsigned concurrency
     most = most > sum->parts ? most - sum->parts : 0;
     if (most < cleat__bench_least_parts(concurrency))
       break;
-    uint64_t parts =
-        cleat__bench_parts(concurrency, rate, rung_s - sum->window_s, part_bytes, most);
+    uint64_t parts = cleat__bench_parts(concurrency, rate, rung_s - sum->window_s, part_bytes, most);
     status = upload_once(bench, concurrency, parts, &sample, err);
     bench->moved[UPLOAD] += sample.parts * part_bytes;
     add_sample(sum, &sample);
@@ -151,8 +147,8 @@ static cleat_status upload_rung(struct cleat__bench *bench, unsigned concurrency
   return status;
 }
 
-static cleat_status download_rung(struct cleat__bench *bench, unsigned concurrency,
-                                  struct cleat__bench_sample *sample, struct cleat_error *err) {
+static cleat_status download_rung(struct cleat__bench *bench, unsigned concurrency, struct cleat__bench_sample *sample,
+                                  struct cleat_error *err) {
   struct cleat__bench_task task = {.download = true,
                                    .concurrency = concurrency,
                                    .least = cleat__bench_least_parts(concurrency),
@@ -188,27 +184,24 @@ static void conclude(struct cleat_bench_side *side) {
 static cleat_status climb(struct cleat__bench *bench, int direction, struct cleat_bench_rung *rungs,
                           struct cleat_bench_side *side, struct cleat_error *err) {
   const struct cleat__bench_setup *setup = bench->setup;
-  const struct cleat__bench_ladder ladder = {.limit = setup->limit,
-                                             .limit_by = setup->limit_by,
-                                             .usual = setup->usual,
-                                             .part_bytes = setup->part_bytes};
+  const struct cleat__bench_ladder ladder = {
+      .limit = setup->limit, .limit_by = setup->limit_by, .usual = setup->usual, .part_bytes = setup->part_bytes};
   side->rungs = rungs;
   side->usual = setup->usual;
   side->stopped = "";
   atomic_store(&setup->progress->bytes, 0);
-  atomic_store(&setup->progress->stage,
-               direction == UPLOAD ? CLEAT_BENCH_UPLOAD : CLEAT_BENCH_DOWNLOAD);
+  atomic_store(&setup->progress->stage, direction == UPLOAD ? CLEAT_BENCH_UPLOAD : CLEAT_BENCH_DOWNLOAD);
   while (side->count < CLEAT__BENCH_RUNGS) {
     struct cleat__bench_sample sum = {.parts = 0};
     double rate = side->count > 0 ? rungs[side->count - 1].bytes_per_s : 0;
-    unsigned next = cleat__bench_next(rungs, side->count, &ladder,
-                                      setup->max_bytes - bench->moved[direction], &side->stopped);
+    unsigned next =
+        cleat__bench_next(rungs, side->count, &ladder, setup->max_bytes - bench->moved[direction], &side->stopped);
     if (next == 0)
       break;
     rungs[side->count].concurrency = next;
     atomic_store(&setup->progress->concurrency, next);
-    cleat_status status = direction == UPLOAD ? upload_rung(bench, next, rate, &sum, err)
-                                              : download_rung(bench, next, &sum, err);
+    cleat_status status =
+        direction == UPLOAD ? upload_rung(bench, next, rate, &sum, err) : download_rung(bench, next, &sum, err);
     if (status != CLEAT_OK)
       return status;
     note_rung(bench, &sum, &rungs[side->count++]);
@@ -221,16 +214,14 @@ static cleat_status climb(struct cleat__bench *bench, int direction, struct clea
 /* ---- the whole ---- */
 
 /* Sends the first request. A missing bucket or an unreachable server shows here. */
-static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_result *result,
-                            struct cleat_error *err) {
+static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_result *result, struct cleat_error *err) {
   struct cleat__store *store = bench->setup->store;
   struct cleat__store_facts facts = {.needs_keys = false};
   result->report.place = result->place;
   snprintf(result->place, sizeof result->place, "%s", store->display);
   if (store->ops->describe == NULL)
     return CLEAT_OK;
-  cleat_status status =
-      cleat__store_describe(store, bench->small_key, &facts, cleat__call(bench->cancel, err));
+  cleat_status status = cleat__store_describe(store, bench->small_key, &facts, cleat__call(bench->cancel, err));
   if (facts.place[0] != '\0')
     snprintf(result->place, sizeof result->place, "%s", facts.place);
   bench->folder_store = !facts.needs_keys && facts.addressing[0] == '\0';
@@ -242,16 +233,14 @@ static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_resu
 static cleat_status prepare(struct cleat__bench *bench, struct cleat_error *err) {
   const struct cleat__bench_setup *setup = bench->setup;
   char random[33];
-  if (cleat__random_hex(16, random) != CLEAT_OK ||
-      !cleat__unhex(random + 16, sizeof bench->seed, &bench->seed))
+  if (cleat__random_hex(16, random) != CLEAT_OK || !cleat__unhex(random + 16, sizeof bench->seed, &bench->seed))
     return cleat__error_set(err, CLEAT_IO, "the system's random generator failed");
   snprintf(bench->folder, sizeof bench->folder, "bench-%.16s", random);
   snprintf(bench->small_key, sizeof bench->small_key, "%s/small", bench->folder);
   return cleat__pool_new(setup->limit, &bench->pool, err);
 }
 
-static cleat_status measure(struct cleat__bench *bench, struct cleat__bench_result *result,
-                            struct cleat_error *err) {
+static cleat_status measure(struct cleat__bench *bench, struct cleat__bench_result *result, struct cleat_error *err) {
   struct cleat_bench_report *report = &result->report;
   report->part_bytes = bench->setup->part_bytes;
   cleat_status status = contact(bench, result, err);
@@ -289,8 +278,8 @@ static cleat_status clean_up(struct cleat__bench *bench, struct cleat_error *err
     first = err->status;
   }
   if (bench->small_made) {
-    cleat_status status = cleat__store_remove(bench->setup->store, bench->small_key,
-                                              cleat__call(bench->cancel, &problem));
+    cleat_status status =
+        cleat__store_remove(bench->setup->store, bench->small_key, cleat__call(bench->cancel, &problem));
     if (status != CLEAT_OK) {
       tell_left(bench, bench->small_key, false, &problem);
       if (first == CLEAT_OK)
@@ -301,8 +290,8 @@ static cleat_status clean_up(struct cleat__bench *bench, struct cleat_error *err
   return first;
 }
 
-cleat_status cleat__bench_run(const struct cleat__bench_setup *setup,
-                              struct cleat__bench_result *result, struct cleat_error *err) {
+cleat_status cleat__bench_run(const struct cleat__bench_setup *setup, struct cleat__bench_result *result,
+                              struct cleat_error *err) {
   struct cleat__bench bench = {.setup = setup, .cancel = setup->cancel};
   struct cleat_error left;
   atomic_bool never = false;
@@ -317,7 +306,6 @@ cleat_status cleat__bench_run(const struct cleat__bench_setup *setup,
     return status;
   if (status == CLEAT_OK)
     *err = left;
-  cleat__error_hint(err, "remove the folder %s below %.180s by other means", bench.folder,
-                    setup->store->display);
+  cleat__error_hint(err, "remove the folder %s below %.180s by other means", bench.folder, setup->store->display);
   return err->status;
 }

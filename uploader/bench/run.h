@@ -46,8 +46,8 @@ struct cleat__bench_result {
 };
 
 /* Blocks. The caller zeroes *result. It is complete only after success. Errors: as cleat_bench. */
-cleat_status cleat__bench_run(const struct cleat__bench_setup *setup,
-                              struct cleat__bench_result *result, struct cleat_error *err);
+cleat_status cleat__bench_run(const struct cleat__bench_setup *setup, struct cleat__bench_result *result,
+                              struct cleat_error *err);
 
 /* ---- For bench_*.c alone ---- */
 

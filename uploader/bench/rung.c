@@ -89,8 +89,8 @@ static cleat_status upload_part(struct rung *rung, struct cleat__task *slot) {
                                       .size = body.length,
                                       .crc32c = cleat__crc32c(0, body.base, body.length),
                                       .has_crc32c = true};
-  return cleat__store_multipart_part(bench->setup->store, &object->upload, cleat__spans(&body, 1),
-                                     part, cleat__call(bench->cancel, &slot->err));
+  return cleat__store_multipart_part(bench->setup->store, &object->upload, cleat__spans(&body, 1), part,
+                                     cleat__call(bench->cancel, &slot->err));
 }
 
 static cleat_status download_part(struct rung *rung, struct cleat__task *slot) {
@@ -99,14 +99,14 @@ static cleat_status download_part(struct rung *rung, struct cleat__task *slot) {
   const struct cleat__stored_part *part = &object->parts[slot->number % object->count];
   struct cleat__span into = {slot->buffer, (size_t)part->size};
   uint32_t crc32c = 0;
-  cleat_status status = cleat__store_get(
-      rung->bench->setup->store, object->upload.key, (part->number - 1) * object->upload.part_bytes,
-      cleat__spans(&into, 1), &crc32c, cleat__call(rung->bench->cancel, &slot->err));
+  cleat_status status =
+      cleat__store_get(rung->bench->setup->store, object->upload.key, (part->number - 1) * object->upload.part_bytes,
+                       cleat__spans(&into, 1), &crc32c, cleat__call(rung->bench->cancel, &slot->err));
   if (status != CLEAT_OK || crc32c == part->crc32c)
     return status;
   return cleat__error_set(&slot->err, CLEAT_INTEGRITY,
-                          "part %u of %s came back changed: its CRC-32C is %08x, and was %08x",
-                          part->number, object->upload.key, crc32c, part->crc32c);
+                          "part %u of %s came back changed: its CRC-32C is %08x, and was %08x", part->number,
+                          object->upload.key, crc32c, part->crc32c);
 }
 
 /* ---- the job ---- */
@@ -198,8 +198,7 @@ static cleat_status run_job(struct rung *rung, struct cleat_error *err) {
   return CLEAT_OK;
 }
 
-static cleat_status take_sample(const struct rung *rung, struct cleat__bench_sample *sample,
-                                struct cleat_error *err) {
+static cleat_status take_sample(const struct rung *rung, struct cleat__bench_sample *sample, struct cleat_error *err) {
   uint64_t count = rung->synced.ended;
   double end = rung->synced.window_ended;
   assert(count > 0);

@@ -26,12 +26,10 @@ static int step_compare(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-static cleat_status steps_add(void *user, const struct cleat__list_entry *entry,
-                              struct cleat_error *err) {
+static cleat_status steps_add(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct steps *steps = user;
   int64_t step = 0;
-  if (!entry->is_prefix ||
-      !cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step))
+  if (!entry->is_prefix || !cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step))
     return CLEAT_OK;
   int64_t *items = cleat__grow(steps->items, &steps->capacity, steps->count, sizeof(*steps->items));
   if (items == NULL)
@@ -42,8 +40,7 @@ static cleat_status steps_add(void *user, const struct cleat__list_entry *entry,
 }
 
 /* Lists all step folders, committed or not, in ascending order. */
-static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
-                               struct cleat_error *err) {
+static cleat_status steps_list(struct cleat_client *client, struct steps *steps, struct cleat_error *err) {
   const struct cleat__listing folders = {client->store, "step-", true, &client->never};
   cleat_status status = cleat__listing_each(&folders, steps_add, steps, err);
   /* Folders are listed in text order. That differs from the order of steps beyond twelve digits. */
@@ -101,36 +98,30 @@ static struct cleat__task *list_take(struct cleat__job *job) {
 static void list_process(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  listed->status =
-      cleat__checkpoint_read_manifest(listing->operation.client, listed->step, &listed->manifest,
-                                      cleat__call(&listing->operation.cancel, &listed->failure));
+  listed->status = cleat__checkpoint_read_manifest(listing->operation.client, listed->step, &listed->manifest,
+                                                   cleat__call(&listing->operation.cancel, &listed->failure));
   if (listed->status == CLEAT_OK)
     cleat__checkpoint_describe(&listed->manifest, &listed->info);
 }
 
 static bool is_damage(cleat_status status) {
-  return status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT ||
-         status == CLEAT_INTEGRITY;
+  return status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT || status == CLEAT_INTEGRITY;
 }
 
 static void list_finish(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
   /* For the speed of transfers, any answer counts by its request, not by its few bytes. */
-  bool answered =
-      listed->status == CLEAT_OK || cleat__object_is_absent(listed->status, &listed->failure);
-  cleat__client_end_transfer_locked(listing->operation.client, CLEAT__DOWN, listed->began_s,
-                                    answered ? 1 : 0);
+  bool answered = listed->status == CLEAT_OK || cleat__object_is_absent(listed->status, &listed->failure);
+  cleat__client_end_transfer_locked(listing->operation.client, CLEAT__DOWN, listed->began_s, answered ? 1 : 0);
   if (answered || is_damage(listed->status))
     return;
   cleat__operation_fail_locked(&listing->operation, &listed->failure);
 }
 
-static const struct cleat__job_ops list_ops = {
-    .take = list_take, .process = list_process, .finish = list_finish};
+static const struct cleat__job_ops list_ops = {.take = list_take, .process = list_process, .finish = list_finish};
 
-static cleat_status manifests_read(struct cleat_client *client, struct cleat_list *list,
-                                   struct cleat_error *err) {
+static cleat_status manifests_read(struct cleat_client *client, struct cleat_list *list, struct cleat_error *err) {
   struct list_job job = {.list = list};
   cleat__operation_init(&job.operation, client);
   cleat__pool_add(client->pool, &job.operation.job, &list_ops);
@@ -155,8 +146,7 @@ static cleat_status list_sort_out(struct cleat_list *list, struct cleat_error *e
   return CLEAT_OK;
 }
 
-cleat_status cleat__catalog_list(struct cleat_client *client, struct cleat_list **list,
-                                 struct cleat_error *err) {
+cleat_status cleat__catalog_list(struct cleat_client *client, struct cleat_list **list, struct cleat_error *err) {
   struct steps steps = {0};
   struct cleat_list *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
@@ -188,8 +178,7 @@ size_t cleat__catalog_count(const struct cleat_list *list) {
   return list->committed_count;
 }
 
-const struct cleat_checkpoint_info *cleat__catalog_get(const struct cleat_list *list,
-                                                       size_t index) {
+const struct cleat_checkpoint_info *cleat__catalog_get(const struct cleat_list *list, size_t index) {
   return index < list->committed_count ? &list->committed[index]->info : NULL;
 }
 
@@ -216,8 +205,8 @@ void cleat__catalog_free(struct cleat_list *list) {
 
 /* Opens the checkpoint of `step` if it is complete. NOT_FOUND: there is none. Damage: some of it is missing or wrong.
  * In both cases the caller tries the step before. */
-static cleat_status latest_try(struct cleat_client *client, int64_t step,
-                               struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+static cleat_status latest_try(struct cleat_client *client, int64_t step, struct cleat_checkpoint **checkpoint,
+                               struct cleat_error *err) {
   struct cleat_checkpoint *candidate = NULL;
   cleat_status status = cleat__checkpoint_open(client, step, &candidate, err);
   if (status == CLEAT_OK)
@@ -232,21 +221,17 @@ static cleat_status latest_try(struct cleat_client *client, int64_t step,
 
 /* Sets the error when no checkpoint was found. A job that finds nothing starts from scratch. It must not do so if there
  * are checkpoints but all are damaged. */
-static cleat_status latest_none(const struct cleat_client *client, size_t damaged,
-                                struct cleat_error *err) {
+static cleat_status latest_none(const struct cleat_client *client, size_t damaged, struct cleat_error *err) {
   if (damaged == 0)
-    return cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s",
-                            client->store->display);
-  cleat_status status =
-      cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu found, all damaged",
-                       client->store->display, damaged);
+    return cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s", client->store->display);
+  cleat_status status = cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu found, all damaged",
+                                         client->store->display, damaged);
   cleat__error_hint(err, "`cleat verify URL --step N` shows what is wrong with one");
   return status;
 }
 
 /* Reports the damaged steps to the caller in `info`, because a success has no error. */
-static void note_passed_over(struct cleat_checkpoint *checkpoint, size_t damaged,
-                             const struct cleat_error *newest) {
+static void note_passed_over(struct cleat_checkpoint *checkpoint, size_t damaged, const struct cleat_error *newest) {
   checkpoint->damage = *newest;
   checkpoint->info.passed_over = damaged;
   checkpoint->info.damage = &checkpoint->damage;
@@ -271,8 +256,7 @@ static cleat_status latest_search(struct cleat_client *client, const struct step
   return latest_none(client, damaged, err);
 }
 
-cleat_status cleat__catalog_open_latest(struct cleat_client *client,
-                                        struct cleat_checkpoint **checkpoint,
+cleat_status cleat__catalog_open_latest(struct cleat_client *client, struct cleat_checkpoint **checkpoint,
                                         struct cleat_error *err) {
   struct steps steps = {0};
   cleat_status status = steps_list(client, &steps, err);

@@ -6,8 +6,7 @@
 #include "uploader/catalog/checkpoint.h"
 
 /* Lists the committed checkpoints; see cleat_list. The caller owns *list. */
-cleat_status cleat__catalog_list(struct cleat_client *client, struct cleat_list **list,
-                                 struct cleat_error *err);
+cleat_status cleat__catalog_list(struct cleat_client *client, struct cleat_list **list, struct cleat_error *err);
 size_t cleat__catalog_count(const struct cleat_list *list);
 const struct cleat_checkpoint_info *cleat__catalog_get(const struct cleat_list *list, size_t index);
 size_t cleat__catalog_damaged(const struct cleat_list *list);
@@ -17,8 +16,7 @@ void cleat__catalog_free(struct cleat_list *list);
 /* Opens the newest checkpoint that has a valid manifest and all its objects. It passes over damaged ones, with a
  * warning in the log. NOT_FOUND: there is none. INTEGRITY: all are damaged. NEWER: an error, because an older step must
  * not be taken for the latest. */
-cleat_status cleat__catalog_open_latest(struct cleat_client *client,
-                                        struct cleat_checkpoint **checkpoint,
+cleat_status cleat__catalog_open_latest(struct cleat_client *client, struct cleat_checkpoint **checkpoint,
                                         struct cleat_error *err);
 
 #endif

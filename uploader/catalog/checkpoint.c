@@ -13,9 +13,8 @@
 
 #define TRIES CLEAT__CHECKPOINT_TRIES
 
-static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
-                                   struct cleat__manifest *manifest, bool *came, bool *empty,
-                                   struct cleat__call call) {
+static cleat_status manifest_fetch(struct cleat_client *client, int64_t step, struct cleat__manifest *manifest,
+                                   bool *came, bool *empty, struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
   struct cleat__small text = {0};
@@ -29,24 +28,21 @@ static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
 }
 
 cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
-                                             struct cleat__manifest *manifest,
-                                             struct cleat__call call) {
+                                             struct cleat__manifest *manifest, struct cleat__call call) {
   bool came = true, empty = false;
   cleat_status status = CLEAT_FORMAT;
   /* An empty manifest is not read again. */
-  for (int i = 0; i < TRIES && came && !empty && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
-       i++)
+  for (int i = 0; i < TRIES && came && !empty && (status == CLEAT_FORMAT || status == CLEAT_NEWER); i++)
     status = manifest_fetch(client, step, manifest, &came, &empty, call);
   if (came && status != CLEAT_OK) {
     cleat__error_context(call.err, "step %lld", (long long)step);
-    cleat__error_hint(call.err, status == CLEAT_NEWER ? "upgrade Cleat to read it"
-                                                      : "load another step; `cleat ls` lists them");
+    cleat__error_hint(call.err,
+                      status == CLEAT_NEWER ? "upgrade Cleat to read it" : "load another step; `cleat ls` lists them");
   }
   return status;
 }
 
-void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
-                                struct cleat_checkpoint_info *info) {
+void cleat__checkpoint_describe(const struct cleat__manifest *manifest, struct cleat_checkpoint_info *info) {
   *info = (struct cleat_checkpoint_info){
       .step = manifest->step,
       .attempt = manifest->attempt,
@@ -59,20 +55,19 @@ void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
 
 /* ---- Overtaken by a prune ---- */
 
-cleat_status cleat__checkpoint_explain(struct cleat_client *client,
-                                       const struct cleat__manifest *manifest, const char *doing,
-                                       struct cleat_error *err) {
+cleat_status cleat__checkpoint_explain(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                       const char *doing, struct cleat_error *err) {
   struct cleat__manifest now = {0};
   struct cleat_error second;
-  cleat_status status = cleat__checkpoint_read_manifest(client, manifest->step, &now,
-                                                        cleat__call(&client->never, &second));
-  bool gone = cleat__object_is_absent(status, &second) ||
-              (status == CLEAT_OK && strcmp(now.attempt, manifest->attempt) != 0);
+  cleat_status status =
+      cleat__checkpoint_read_manifest(client, manifest->step, &now, cleat__call(&client->never, &second));
+  bool gone =
+      cleat__object_is_absent(status, &second) || (status == CLEAT_OK && strcmp(now.attempt, manifest->attempt) != 0);
   cleat__manifest_clear(&now);
   if (!gone)
     return err->status;
-  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was %s",
-                            (long long)manifest->step, doing);
+  status =
+      cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was %s", (long long)manifest->step, doing);
   cleat__error_hint(err, "load another step; `cleat pin` keeps one from being pruned");
   return status;
 }
@@ -85,8 +80,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step, bool la
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the checkpoint");
   fresh->client = client;
-  cleat_status status = cleat__checkpoint_read_manifest(client, step, &fresh->manifest,
-                                                        cleat__call(&client->never, err));
+  cleat_status status =
+      cleat__checkpoint_read_manifest(client, step, &fresh->manifest, cleat__call(&client->never, err));
   if (status == CLEAT_OK) {
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
     status = cleat__checkpoint_read_records(fresh, err);
@@ -105,8 +100,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step, bool la
 
 /* If manifest and records do not fit together, a flipped bit may have changed the manifest in transit and left it
  * well-formed. So everything is read a second time. */
-cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
-                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step, struct cleat_checkpoint **checkpoint,
+                                    struct cleat_error *err) {
   cleat_status status = open_once(client, step, false, checkpoint, err);
   return status == CLEAT_INTEGRITY ? open_once(client, step, true, checkpoint, err) : status;
 }
@@ -125,23 +120,21 @@ void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
   cleat__free(checkpoint);
 }
 
-void cleat__checkpoint_topology(const struct cleat_checkpoint *checkpoint,
-                                struct cleat_topology *topology) {
+void cleat__checkpoint_topology(const struct cleat_checkpoint *checkpoint, struct cleat_topology *topology) {
   const char *text = checkpoint->manifest.topology;
   cleat__topology_read(text != NULL ? text : "{}", topology);
 }
 
-size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, char *text,
-                                     size_t size) {
+size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, char *text, size_t size) {
   const struct cleat_client *client = checkpoint->client;
   struct cleat_topology saved;
   cleat__checkpoint_topology(checkpoint, &saved);
-  return cleat__topology_differences(&saved, checkpoint->manifest.world_size, &client->topology,
-                                     client->world_size, text, size);
+  return cleat__topology_differences(&saved, checkpoint->manifest.world_size, &client->topology, client->world_size,
+                                     text, size);
 }
 
-const struct cleat__checkpoint_tensor *
-cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name) {
+const struct cleat__checkpoint_tensor *cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint,
+                                                              const char *name) {
   size_t low = 0;
   size_t high = checkpoint->tensor_count;
   while (low < high) {
@@ -174,35 +167,30 @@ struct presence {
   size_t folder; /* length of the folder's name in a key */
 };
 
-static cleat_status tick_off(void *user, const struct cleat__list_entry *entry,
-                             struct cleat_error *err) {
+static cleat_status tick_off(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   const struct presence *presence = user;
   struct cleat__checkpoint_file wanted = {.info = {.name = entry->key + presence->folder}};
   const struct cleat__checkpoint_file *key = &wanted;
   const struct cleat__checkpoint_file **found =
-      bsearch(&key, presence->sorted, presence->count,
-              sizeof(const struct cleat__checkpoint_file *), file_compare);
+      bsearch(&key, presence->sorted, presence->count, sizeof(const struct cleat__checkpoint_file *), file_compare);
   (void)err;
   if (found != NULL && (*found)->info.size == entry->size)
     presence->seen[found - presence->sorted] = true;
   return CLEAT_OK;
 }
 
-static cleat_status list_and_tick(const struct cleat_checkpoint *checkpoint,
-                                  struct presence *presence, struct cleat_error *err) {
+static cleat_status list_and_tick(const struct cleat_checkpoint *checkpoint, struct presence *presence,
+                                  struct cleat_error *err) {
   char folder[CLEAT__OBJECT_KEY_MAX];
   cleat__key_attempt(checkpoint->manifest.step, checkpoint->manifest.attempt, folder);
-  const struct cleat__listing objects = {checkpoint->client->store, folder, false,
-                                         &checkpoint->client->never};
+  const struct cleat__listing objects = {checkpoint->client->store, folder, false, &checkpoint->client->never};
   presence->folder = strlen(folder);
   return cleat__listing_each(&objects, tick_off, presence, err);
 }
 
-cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint,
-                                             struct cleat_error *err) {
+cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
   size_t count = checkpoint->file_count;
-  const struct cleat__checkpoint_file **sorted =
-      cleat__calloc(count, sizeof(const struct cleat__checkpoint_file *));
+  const struct cleat__checkpoint_file **sorted = cleat__calloc(count, sizeof(const struct cleat__checkpoint_file *));
   bool *seen = cleat__calloc(count, sizeof(*seen));
   struct presence presence = {sorted, count, seen, 0};
   cleat_status status = CLEAT_OK;
@@ -217,8 +205,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     if (seen[i])
       continue;
-    (void)cleat__error_set(err, CLEAT_INTEGRITY,
-                           "step %lld: file %s is missing or has another size",
+    (void)cleat__error_set(err, CLEAT_INTEGRITY, "step %lld: file %s is missing or has another size",
                            (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
     status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "checked", err);

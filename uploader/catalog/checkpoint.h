@@ -41,14 +41,13 @@ struct cleat_checkpoint {
 
 /* Opens `step`. Errors: NOT_FOUND (no manifest, or the step was removed meanwhile), INTEGRITY (a record is missing, or
  * is not the committed one), FORMAT, NEWER, NO_MEMORY, and the store's. */
-cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
-                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step, struct cleat_checkpoint **checkpoint,
+                                    struct cleat_error *err);
 /* How often a malformed document is read before that is an error. It may have been damaged in transit. */
 #define CLEAT__CHECKPOINT_TRIES 3
 
 /* Reads and checks the record of every rank that the manifest names. Errors: as cleat__checkpoint_open. */
-cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
-                                            struct cleat_error *err);
+cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 
 /* Builds the files and tensors of the checkpoint from its manifest.world_size records. FORMAT: two ranks have the same
  * file, or disagree on a tensor. */
@@ -58,39 +57,32 @@ void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint);
 
 /* Checks, by a list, that every file is in the store with its size. Reads no file. INTEGRITY: one is not. NOT_FOUND:
  * the step was removed meanwhile. */
-cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint,
-                                             struct cleat_error *err);
+cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 
 /* Explains why an object that the manifest names is missing, as *err says. If the manifest is gone too, or is another
  * attempt's, the step was removed meanwhile: *err then says so, with NOT_FOUND. `doing`: what was being done, such as
  * "loaded". Returns err->status. */
-cleat_status cleat__checkpoint_explain(struct cleat_client *client,
-                                       const struct cleat__manifest *manifest, const char *doing,
-                                       struct cleat_error *err);
+cleat_status cleat__checkpoint_explain(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                       const char *doing, struct cleat_error *err);
 
 /* Reads the record of `rank` that the manifest names, and checks it against the manifest. Errors: INTEGRITY (missing,
  * or another record), FORMAT, NEWER, NO_MEMORY, and the store's. Clear *record in any case. */
-cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
-                                           const struct cleat__manifest *manifest, unsigned rank,
-                                           struct cleat__record *record, struct cleat__call call);
+cleat_status cleat__checkpoint_read_record(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                           unsigned rank, struct cleat__record *record, struct cleat__call call);
 
 /* NULL: no such tensor. */
-const struct cleat__checkpoint_tensor *
-cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name);
+const struct cleat__checkpoint_tensor *cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint,
+                                                              const char *name);
 
 /* Fills *info from a manifest. The manifest keeps owning the texts. */
-void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
-                                struct cleat_checkpoint_info *info);
+void cleat__checkpoint_describe(const struct cleat__manifest *manifest, struct cleat_checkpoint_info *info);
 
 /* The topology of the job that saved the checkpoint, and how the client's differs from it; see topology.h. */
-void cleat__checkpoint_topology(const struct cleat_checkpoint *checkpoint,
-                                struct cleat_topology *topology);
-size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, char *text,
-                                     size_t size);
+void cleat__checkpoint_topology(const struct cleat_checkpoint *checkpoint, struct cleat_topology *topology);
+size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, char *text, size_t size);
 
 /* Reads and checks the manifest of `step`. NOT_FOUND: there is none. */
 cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
-                                             struct cleat__manifest *manifest,
-                                             struct cleat__call call);
+                                             struct cleat__manifest *manifest, struct cleat__call call);
 
 #endif

@@ -31,8 +31,8 @@ static cleat_status record_damaged(const char *key, const char *why, struct clea
   return status;
 }
 
-static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const char *text,
-                                        size_t size, struct cleat_error *err) {
+static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const char *text, size_t size,
+                                        struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   if (size != ref->size)
     return record_damaged(ref->key, "has another size than was saved", err);
@@ -47,8 +47,7 @@ static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const
 
 /* Checks that the record has the rank, attempt, files and bytes that the manifest names. */
 static cleat_status record_check_place(const struct cleat__manifest *manifest, unsigned rank,
-                                       const struct cleat__record *record,
-                                       struct cleat_error *err) {
+                                       const struct cleat__record *record, struct cleat_error *err) {
   const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   uint64_t bytes = 0;
   for (size_t i = 0; i < record->file_count; i++)
@@ -63,8 +62,7 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
 }
 
 /* Reads the record, again if it is not the one that was saved. The caller owns text->bytes, also after a failure. */
-static cleat_status record_fetch(struct cleat_client *client,
-                                 const struct cleat__manifest *manifest, unsigned rank,
+static cleat_status record_fetch(struct cleat_client *client, const struct cleat__manifest *manifest, unsigned rank,
                                  struct cleat__small *text, struct cleat__call call) {
   const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
@@ -83,9 +81,8 @@ static cleat_status record_fetch(struct cleat_client *client,
   return status;
 }
 
-cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
-                                           const struct cleat__manifest *manifest, unsigned rank,
-                                           struct cleat__record *record, struct cleat__call call) {
+cleat_status cleat__checkpoint_read_record(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                           unsigned rank, struct cleat__record *record, struct cleat__call call) {
   struct cleat__small text = {0};
   cleat_status status = record_fetch(client, manifest, rank, &text, call);
   if (status == CLEAT_OK)
@@ -103,8 +100,7 @@ cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
 static struct cleat__task *records_take(struct cleat__job *job) {
   struct records_job *records = (struct records_job *)job;
   struct cleat_client *client = records->operation.client;
-  bool more = records->next < records->checkpoint->manifest.world_size &&
-              !records->operation.synced.stopping;
+  bool more = records->next < records->checkpoint->manifest.world_size && !records->operation.synced.stopping;
   if (more && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
     return NULL;
   if (more) {
@@ -122,9 +118,9 @@ static void records_process(struct cleat__job *job, struct cleat__task *task) {
   struct records_job *records = (struct records_job *)job;
   struct reading *reading = (struct reading *)task;
   struct cleat_checkpoint *checkpoint = records->checkpoint;
-  reading->status = cleat__checkpoint_read_record(
-      checkpoint->client, &checkpoint->manifest, reading->rank, &checkpoint->records[reading->rank],
-      cleat__call(&records->operation.cancel, &reading->error));
+  reading->status = cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, reading->rank,
+                                                  &checkpoint->records[reading->rank],
+                                                  cleat__call(&records->operation.cancel, &reading->error));
 }
 
 static void records_finish(struct cleat__job *job, struct cleat__task *task) {
@@ -151,15 +147,13 @@ static cleat_status read_by_pool(struct cleat_checkpoint *checkpoint, struct rea
   return status;
 }
 
-cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
-                                            struct cleat_error *err) {
+cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
   unsigned world_size = checkpoint->manifest.world_size;
   checkpoint->records = cleat__calloc(world_size, sizeof(*checkpoint->records));
   if (checkpoint->records == NULL)
     return cleat__error_no_memory(err, "the rank records");
   if (world_size == 1)
-    return cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, 0,
-                                         &checkpoint->records[0],
+    return cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, 0, &checkpoint->records[0],
                                          cleat__call(&checkpoint->client->never, err));
   struct reading *readings = cleat__calloc(world_size, sizeof *readings);
   if (readings == NULL)

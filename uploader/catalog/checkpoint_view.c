@@ -29,8 +29,7 @@ static int file_compare(const void *a, const void *b) {
 }
 
 /* Checks that no two ranks have a file of the same name, because all ranks share one folder. */
-static cleat_status files_check_unique(const struct cleat_checkpoint *checkpoint,
-                                       struct cleat_error *err) {
+static cleat_status files_check_unique(const struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
   if (checkpoint->manifest.world_size == 1)
     return CLEAT_OK; /* one record was checked when it was parsed */
   const struct cleat__checkpoint_file **sorted =
@@ -39,14 +38,13 @@ static cleat_status files_check_unique(const struct cleat_checkpoint *checkpoint
     return cleat__error_no_memory(err, "the list of files");
   for (size_t i = 0; i < checkpoint->file_count; i++)
     sorted[i] = &checkpoint->files[i];
-  qsort(sorted, checkpoint->file_count, sizeof(const struct cleat__checkpoint_file *),
-        file_compare);
+  qsort(sorted, checkpoint->file_count, sizeof(const struct cleat__checkpoint_file *), file_compare);
   cleat_status status = CLEAT_OK;
   for (size_t i = 1; status == CLEAT_OK && i < checkpoint->file_count; i++) {
     if (file_compare(&sorted[i - 1], &sorted[i]) == 0) {
       status = cleat__error_set(err, CLEAT_FORMAT, "step %lld: ranks %u and %u both hold file %s",
-                                (long long)checkpoint->manifest.step, sorted[i - 1]->info.rank,
-                                sorted[i]->info.rank, sorted[i]->info.name);
+                                (long long)checkpoint->manifest.step, sorted[i - 1]->info.rank, sorted[i]->info.rank,
+                                sorted[i]->info.name);
     }
   }
   cleat__free(sorted);
@@ -82,14 +80,13 @@ static bool same_tensor(const struct cleat__tensor_entry *a, const struct cleat_
 static void tensor_add(struct cleat__checkpoint_tensor *tensor, const struct loose *loose) {
   for (size_t i = 0; i < loose->entry->piece_count; i++) {
     const struct cleat__piece *piece = &loose->entry->pieces[i];
-    tensor->pieces[tensor->piece_count++] =
-        (struct cleat__located_piece){piece, loose->first_file + piece->file};
+    tensor->pieces[tensor->piece_count++] = (struct cleat__located_piece){piece, loose->first_file + piece->file};
   }
 }
 
 /* Merges the entries of each name, from one rank or several, into one tensor. `loose` is sorted. */
-static cleat_status tensors_merge(struct cleat_checkpoint *checkpoint, const struct loose *loose,
-                                  size_t count, struct cleat_error *err) {
+static cleat_status tensors_merge(struct cleat_checkpoint *checkpoint, const struct loose *loose, size_t count,
+                                  struct cleat_error *err) {
   struct cleat__located_piece *pieces = checkpoint->pieces;
   const struct cleat__tensor_entry *first = NULL;
   for (size_t i = 0; i < count; i++) {
@@ -102,8 +99,7 @@ static cleat_status tensors_merge(struct cleat_checkpoint *checkpoint, const str
           .pieces = pieces,
       };
     } else if (!same_tensor(first, entry)) {
-      return cleat__error_set(err, CLEAT_FORMAT,
-                              "step %lld: ranks disagree on dtype or shape of tensor %s",
+      return cleat__error_set(err, CLEAT_FORMAT, "step %lld: ranks disagree on dtype or shape of tensor %s",
                               (long long)checkpoint->manifest.step, entry->name);
     }
     tensor_add(&checkpoint->tensors[checkpoint->tensor_count - 1], &loose[i]);

@@ -10,9 +10,8 @@
 
 #define DIFFERENCES_MAX 256
 
-static cleat_status check_topology(const struct cleat_client *client,
-                                   const struct cleat_checkpoint *checkpoint, bool strict,
-                                   struct cleat_error *err) {
+static cleat_status check_topology(const struct cleat_client *client, const struct cleat_checkpoint *checkpoint,
+                                   bool strict, struct cleat_error *err) {
   char text[DIFFERENCES_MAX];
   if (checkpoint == NULL || cleat__checkpoint_differences(checkpoint, text, sizeof text) == 0)
     return CLEAT_OK;
@@ -21,9 +20,8 @@ static cleat_status check_topology(const struct cleat_client *client,
                (long long)checkpoint->info.step, text);
     return CLEAT_OK;
   }
-  cleat_status status =
-      cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved with another topology: %s",
-                       (long long)checkpoint->info.step, text);
+  cleat_status status = cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved with another topology: %s",
+                                         (long long)checkpoint->info.step, text);
   cleat__error_hint(err, "start the job with that topology, or leave out strict_topology");
   return status;
 }
@@ -67,19 +65,16 @@ cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume
                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *found = NULL;
   if (options->at_step != 0 && (options->fresh != 0 || options->step < 0))
-    return cleat__error_set(
-        err, CLEAT_INVALID,
-        options->fresh != 0
-            ? "a step to resume from (at_step) and a start from nothing (fresh) exclude each other"
-            : "the step to resume from is negative");
+    return cleat__error_set(err, CLEAT_INVALID,
+                            options->fresh != 0
+                                ? "a step to resume from (at_step) and a start from nothing (fresh) exclude each other"
+                                : "the step to resume from is negative");
   if (atomic_exchange(&client->resumed, true)) {
     cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
-    cleat__error_hint(
-        err, "a start resumes only once; open the checkpoint again with cleat_checkpoint_open");
+    cleat__error_hint(err, "a start resumes only once; open the checkpoint again with cleat_checkpoint_open");
     return status;
   }
-  cleat_status status =
-      client->rank == 0 ? lead(client, options, &found, err) : follow(client, options, &found, err);
+  cleat_status status = client->rank == 0 ? lead(client, options, &found, err) : follow(client, options, &found, err);
   if (status != CLEAT_OK) {
     cleat__checkpoint_free(found);
     atomic_store(&client->resumed, false);

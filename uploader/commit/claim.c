@@ -26,17 +26,15 @@ void cleat__claim_clear(struct cleat__claim *claim) {
 
 /* ---- Codec ------------------------------------------------------------------------------------ */
 
-cleat_status cleat__claim_encode(const struct cleat__claim *claim, struct cleat__buffer *out,
-                                 struct cleat_error *err) {
+cleat_status cleat__claim_encode(const struct cleat__claim *claim, struct cleat__buffer *out, struct cleat_error *err) {
   assert(claim->kind == CLEAT__CLAIM_OPEN || claim->kind == CLEAT__CLAIM_CLOSED);
   assert(claim->nonce[0] != '\0');
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
-  cleat__json_put_text(&writer, "{\"format\":\"" CLEAT__CLAIM_FORMAT
-                                "\",\"version\":\"" CLEAT__CLAIM_VERSION "\",\"nonce\":");
+  cleat__json_put_text(&writer,
+                       "{\"format\":\"" CLEAT__CLAIM_FORMAT "\",\"version\":\"" CLEAT__CLAIM_VERSION "\",\"nonce\":");
   cleat__json_put_string(&writer, claim->nonce, strlen(claim->nonce));
-  cleat__json_put_text(&writer, claim->kind == CLEAT__CLAIM_CLOSED ? ",\"state\":\"closed\""
-                                                                   : ",\"state\":\"open\"");
+  cleat__json_put_text(&writer, claim->kind == CLEAT__CLAIM_CLOSED ? ",\"state\":\"closed\"" : ",\"state\":\"open\"");
   cleat__json_put_text(&writer, ",\"uploads\":[");
   for (size_t i = 0; i < claim->upload_count; i++) {
     cleat__json_put_string_field(&writer, i > 0 ? "," : "", claim->uploads[i]);
@@ -70,8 +68,7 @@ static void read_state(struct cleat__json_reader *reader, struct cleat__claim *c
   claim->kind = text_is(&text, "open") ? CLEAT__CLAIM_OPEN : CLEAT__CLAIM_CLOSED;
 }
 
-static void read_upload(struct cleat__json_reader *reader, struct cleat__claim *claim,
-                        size_t *capacity) {
+static void read_upload(struct cleat__json_reader *reader, struct cleat__claim *claim, size_t *capacity) {
   struct cleat__json_text text = {NULL, 0};
   struct cleat_error ignored;
   if (!cleat__json_string(reader, &text))
@@ -94,8 +91,7 @@ static void read_upload(struct cleat__json_reader *reader, struct cleat__claim *
     claim->uploads[claim->upload_count++] = name;
 }
 
-cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__claim *claim,
-                                struct cleat_error *err) {
+cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__claim *claim, struct cleat_error *err) {
   static const char *const fields[] = {"nonce", "state", "uploads"};
   struct cleat__json_reader reader;
   size_t capacity = 0;
@@ -127,13 +123,13 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
 
 /* ---- In the store ------------------------------------------------------------------------------ */
 
-cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
-                               struct cleat__claim *claim, struct cleat__call call) {
+cleat_status cleat__claim_read(struct cleat_client *client, const char *key, struct cleat__claim *claim,
+                               struct cleat__call call) {
   struct cleat__claim found = {0};
   struct cleat_error problem;
   struct cleat__small text = {0};
-  cleat_status status = cleat__read_document(client, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                             cleat__call(call.cancel, &problem));
+  cleat_status status =
+      cleat__read_document(client, key, CLEAT__RECORD_BYTES_MAX, &text, cleat__call(call.cancel, &problem));
   if (cleat__object_is_absent(status, &problem)) {
     *claim = found;
     return CLEAT_OK;
@@ -141,8 +137,7 @@ cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
   if (status == CLEAT_OK)
     status = cleat__claim_parse(text.bytes, text.size, &found, &problem);
   if (status == CLEAT_FORMAT || status == CLEAT_NEWER) {
-    found =
-        (struct cleat__claim){.kind = CLEAT__CLAIM_RECORD, .text = text.bytes, .size = text.size};
+    found = (struct cleat__claim){.kind = CLEAT__CLAIM_RECORD, .text = text.bytes, .size = text.size};
     text.bytes = NULL;
     status = CLEAT_OK;
   }
@@ -157,16 +152,13 @@ cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
 }
 
 static cleat_status taken_over(const char *key, struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_LOST, "another process has taken over this save (%s)", key);
-  cleat__error_hint(
-      err, "it was resumed elsewhere and continues there; `cleat ls` shows when it is committed");
+  cleat_status status = cleat__error_set(err, CLEAT_LOST, "another process has taken over this save (%s)", key);
+  cleat__error_hint(err, "it was resumed elsewhere and continues there; `cleat ls` shows when it is committed");
   return status;
 }
 
-cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
-                              const struct cleat__claim *claim, const char *etag,
-                              struct cleat__call call) {
+cleat_status cleat__claim_put(struct cleat_client *client, const char *key, const struct cleat__claim *claim,
+                              const char *etag, struct cleat__call call) {
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__CLAIM_BYTES_MAX);
   cleat_status status = cleat__claim_encode(claim, &text, call.err);
@@ -199,14 +191,14 @@ static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
   assert(claim->kind == CLEAT__CLAIM_RECORD && claim->text != NULL);
   struct cleat__record record = {0};
   struct cleat_error ignored;
-  bool ours = cleat__record_parse(claim->text, claim->size, &record, &ignored) != CLEAT_OK ||
-              strcmp(record.nonce, nonce) == 0;
+  bool ours =
+      cleat__record_parse(claim->text, claim->size, &record, &ignored) != CLEAT_OK || strcmp(record.nonce, nonce) == 0;
   cleat__record_clear(&record);
   return ours;
 }
 
-cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
-                                bool stood, struct cleat_error *err) {
+cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce, bool stood,
+                                struct cleat_error *err) {
   struct cleat__claim claim = {0};
   cleat_status status = cleat__claim_read(client, key, &claim, cleat__call(&client->never, err));
   if (status != CLEAT_OK)

@@ -54,14 +54,13 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
                                 struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Reads the object under `key`. If there is none, *claim has the kind NONE. */
-cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
-                               struct cleat__claim *claim, struct cleat__call call);
+cleat_status cleat__claim_read(struct cleat_client *client, const char *key, struct cleat__claim *claim,
+                               struct cleat__call call);
 
 /* Puts the claim under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A put in
  * doubt is settled by reading back. LOST: another process was faster. */
-cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
-                              const struct cleat__claim *claim, const char *etag,
-                              struct cleat__call call);
+cleat_status cleat__claim_put(struct cleat_client *client, const char *key, const struct cleat__claim *claim,
+                              const char *etag, struct cleat__call call);
 
 /* Checks that the open claim of `nonce` is stored under `key`, and returns its ETag. Otherwise LOST. */
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
@@ -70,7 +69,7 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
 /* Closes the claim of `nonce`. After that no other process can write to the attempt or commit it. `stood`: the claim
  * was stored for certain. If false, a missing claim is also OK. LOST: the claim belongs to another process, or was
  * removed. EXISTS: our rank record is stored there, and another process may be committing it. */
-cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
-                                bool stood, struct cleat_error *err);
+cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce, bool stood,
+                                struct cleat_error *err);
 
 #endif

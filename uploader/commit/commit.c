@@ -12,9 +12,8 @@
 #define READS_MAX 4
 
 /* Reads and parses the manifest of `step`. *found: there is one. */
-static cleat_status manifest_read(struct cleat_client *client, int64_t step,
-                                  char etag[CLEAT__ETAG_MAX], struct cleat__manifest *manifest,
-                                  bool *found, struct cleat__call call) {
+static cleat_status manifest_read(struct cleat_client *client, int64_t step, char etag[CLEAT__ETAG_MAX],
+                                  struct cleat__manifest *manifest, bool *found, struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
   struct cleat__small text = {0};
@@ -31,8 +30,8 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   return status;
 }
 
-cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
-                                struct cleat__standing *standing, struct cleat__call call) {
+cleat_status cleat__commit_read(struct cleat_client *client, int64_t step, struct cleat__standing *standing,
+                                struct cleat__call call) {
   struct cleat__manifest manifest = {0};
   char etag[CLEAT__ETAG_MAX] = "";
   bool found = false;
@@ -54,9 +53,8 @@ cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
 }
 
 /* `how`: the condition, with its ETag. */
-static cleat_status put_text(struct cleat_client *client, const char *key,
-                             const struct cleat__buffer *text, const struct cleat__put_options *how,
-                             struct cleat__call call) {
+static cleat_status put_text(struct cleat_client *client, const char *key, const struct cleat__buffer *text,
+                             const struct cleat__put_options *how, struct cleat__call call) {
   assert(how->condition != CLEAT__PUT_IF_MATCH || how->etag != NULL);
   struct cleat__span body = {text->data, text->length};
   struct cleat__put_options options = *how;
@@ -67,8 +65,8 @@ static cleat_status put_text(struct cleat_client *client, const char *key,
 
 /* Puts in place of the object with `etag`. NULL: only if there is none. */
 static struct cleat__put_options in_place_of(const char *etag) {
-  return (struct cleat__put_options){
-      .condition = etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, .etag = etag};
+  return (struct cleat__put_options){.condition = etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
+                                     .etag = etag};
 }
 
 /* Whether the file system failed to make the bytes durable. Such bytes may be readable now and gone after a power
@@ -78,12 +76,10 @@ static bool is_not_durable(const struct cleat_error *err) {
 }
 
 /* Whether the object under `key` is `text`, byte for byte. */
-static cleat_status is_stored(struct cleat_client *client, const char *key,
-                              const struct cleat__buffer *text, bool *same,
-                              struct cleat__call call) {
+static cleat_status is_stored(struct cleat_client *client, const char *key, const struct cleat__buffer *text,
+                              bool *same, struct cleat__call call) {
   struct cleat__small stored = {0};
-  cleat_status status =
-      cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &stored, call);
+  cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &stored, call);
   if (status != CLEAT_OK)
     return status;
   *same = stored.size == text->length && memcmp(stored.bytes, text->data, stored.size) == 0;
@@ -99,9 +95,8 @@ static cleat_status refused_for_nothing(struct cleat_error *err) {
   return err->status;
 }
 
-cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
-                                    const struct cleat__buffer *text, const char *etag,
-                                    struct cleat__call call) {
+cleat_status cleat__commit_document(struct cleat_client *client, const char *key, const struct cleat__buffer *text,
+                                    const char *etag, struct cleat__call call) {
   assert(text->length > 0);
   const struct cleat__put_options how = in_place_of(etag);
   cleat_status status = put_text(client, key, text, &how, call);
@@ -142,26 +137,23 @@ static void warn_of_two(struct cleat_client *client, const char *what) {
 static void warn_ignored(struct cleat_client *client) {
   int untried = CLEAT__CREATE_ONLY_UNTRIED;
   if (atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
-    warn_of_two(client,
-                refuses_create_only(client) ? "refuses If-None-Match" : "ignores If-None-Match");
+    warn_of_two(client, refuses_create_only(client) ? "refuses If-None-Match" : "ignores If-None-Match");
 }
 
 /* Whether this manifest was put without If-Match, because the driver has learned that the store refuses it. The driver
  * looked before the put. Warns once, unless warn_ignored has warned already. */
 static bool is_loose_replace(struct cleat_client *client, const struct cleat__put_options *how) {
-  if (how->condition != CLEAT__PUT_IF_MATCH ||
-      (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_IF_MATCH) == 0)
+  if (how->condition != CLEAT__PUT_IF_MATCH || (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_IF_MATCH) == 0)
     return false;
-  if (!atomic_exchange(&client->replace_told, true) &&
-      atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_IGNORED)
+  if (!atomic_exchange(&client->replace_told, true) && atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_IGNORED)
     warn_of_two(client, "refuses If-Match");
   return true;
 }
 
 /* Tests create-only once for each client, by putting an object that already exists. If the put fails otherwise, the
  * next save tests again. */
-static void try_create_only(struct cleat_client *client, const char *key,
-                            const struct cleat__buffer *text, const atomic_bool *cancel) {
+static void try_create_only(struct cleat_client *client, const char *key, const struct cleat__buffer *text,
+                            const atomic_bool *cancel) {
   struct cleat_error ignored;
   if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
       atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
@@ -176,9 +168,8 @@ static void try_create_only(struct cleat_client *client, const char *key,
 
 /* ---- Record ------------------------------------------------------------------------------------- */
 
-cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
-                                  const struct cleat__record *record, const char *etag,
-                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
+cleat_status cleat__commit_record(struct cleat_client *client, int64_t step, const struct cleat__record *record,
+                                  const char *etag, struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
                                   struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(step, record->attempt, record->rank, key);
@@ -228,9 +219,8 @@ static bool put_in_doubt(const struct cleat_error *err) {
 }
 
 static cleat_status lost_to(int64_t step, const char *attempt, struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
-                       (long long)step, attempt);
+  cleat_status status = cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                                         (long long)step, attempt);
   cleat__error_hint(err, "that checkpoint is kept; the bytes of this one are removed");
   return status;
 }
@@ -243,27 +233,23 @@ static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
 
 /* Reads the manifest in the place of ours, until it has our token, or until two replies have the same other token. A
  * bit that flips in transit must not make our manifest look like another's, because our files would then be removed. */
-static cleat_status manifest_read_back(struct cleat_client *client,
-                                       const struct cleat__manifest *ours,
-                                       char etag[CLEAT__ETAG_MAX], struct cleat__manifest *manifest,
-                                       bool *found, struct cleat_error *err) {
-  cleat_status status =
-      manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
+static cleat_status manifest_read_back(struct cleat_client *client, const struct cleat__manifest *ours,
+                                       char etag[CLEAT__ETAG_MAX], struct cleat__manifest *manifest, bool *found,
+                                       struct cleat_error *err) {
+  cleat_status status = manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
   for (int i = 1; i < READS_MAX && status == CLEAT_OK && *found; i++) {
     if (strcmp(manifest->token, ours->token) == 0)
       return CLEAT_OK;
     struct cleat__manifest before = *manifest;
     *manifest = (struct cleat__manifest){0};
-    status =
-        manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
+    status = manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
     bool same = status == CLEAT_OK && *found && strcmp(before.token, manifest->token) == 0;
     cleat__manifest_clear(&before);
     if (same)
       return CLEAT_OK;
   }
   if (status == CLEAT_OK && *found)
-    status = cleat__error_set(err, CLEAT_INTEGRITY,
-                              "the manifest of step %lld is different each time it is read",
+    status = cleat__error_set(err, CLEAT_INTEGRITY, "the manifest of step %lld is different each time it is read",
                               (long long)ours->step);
   return status;
 }
@@ -275,8 +261,8 @@ static bool is_ours(const struct cleat__manifest *stored, const struct cleat__ma
 }
 
 /* If another process reuses this attempt, the committed checkpoint consists of our objects. So they must stay. */
-static void keep_if_reused(const struct cleat__manifest *stored, const struct cleat__manifest *ours,
-                           bool *in_doubt, struct cleat_error *err) {
+static void keep_if_reused(const struct cleat__manifest *stored, const struct cleat__manifest *ours, bool *in_doubt,
+                           struct cleat_error *err) {
   if (strcmp(stored->attempt, ours->attempt) != 0)
     return;
   *in_doubt = true;
@@ -285,10 +271,8 @@ static void keep_if_reused(const struct cleat__manifest *stored, const struct cl
 
 /* Handles a failed put with *err: reads back which attempt has the step. `late`: a try of the put may still be carried
  * out, and the store may have checked its condition already. */
-static cleat_status manifest_settle(struct cleat_client *client,
-                                    const struct cleat__manifest *manifest,
-                                    const char *replace_etag, bool late, bool *in_doubt,
-                                    struct cleat_error *err) {
+static cleat_status manifest_settle(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool late, bool *in_doubt, struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   char etag[CLEAT__ETAG_MAX] = "";
   struct cleat_error second;
@@ -316,14 +300,12 @@ static cleat_status manifest_settle(struct cleat_client *client,
 }
 
 /* Looks for another manifest before a put that the store would not refuse. */
-static cleat_status manifest_foresee(struct cleat_client *client,
-                                     const struct cleat__manifest *manifest, bool *in_doubt,
-                                     struct cleat_error *err) {
+static cleat_status manifest_foresee(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                     bool *in_doubt, struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   char etag[CLEAT__ETAG_MAX] = "";
   bool found = false;
-  cleat_status status = manifest_read(client, manifest->step, etag, &stored, &found,
-                                      cleat__call(&client->never, err));
+  cleat_status status = manifest_read(client, manifest->step, etag, &stored, &found, cleat__call(&client->never, err));
   if (status == CLEAT_OK && found) {
     status = lost_to(manifest->step, stored.attempt, err);
     keep_if_reused(&stored, manifest, in_doubt, err);
@@ -334,8 +316,7 @@ static cleat_status manifest_foresee(struct cleat_client *client,
 
 /* Reads which manifest is stored after such a put. `late`: an earlier try of ours may still be carried out and replace
  * it. */
-static cleat_status manifest_confirm(struct cleat_client *client,
-                                     const struct cleat__manifest *manifest, bool late,
+static cleat_status manifest_confirm(struct cleat_client *client, const struct cleat__manifest *manifest, bool late,
                                      bool *in_doubt, struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   char etag[CLEAT__ETAG_MAX] = "";
@@ -355,16 +336,13 @@ static cleat_status manifest_confirm(struct cleat_client *client,
   return status;
 }
 
-cleat_status cleat__commit_manifest(struct cleat_client *client,
-                                    const struct cleat__manifest *manifest,
-                                    const char *replace_etag, bool *in_doubt,
-                                    struct cleat_error *err) {
+cleat_status cleat__commit_manifest(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool *in_doubt, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(manifest->step, key);
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__MANIFEST_BYTES_MAX);
-  bool unguarded =
-      replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
+  bool unguarded = replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
   unsigned failed_tries = 0;
   struct cleat__put_options how = in_place_of(replace_etag);
   how.or_check = true;

@@ -27,29 +27,25 @@ struct cleat__standing {
 };
 
 /* Reads the manifest of `step`, if there is one. For a damaged one, `exists` is true and start and attempt are "". */
-cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
-                                struct cleat__standing *standing, struct cleat__call call);
+cleat_status cleat__commit_read(struct cleat_client *client, int64_t step, struct cleat__standing *standing,
+                                struct cleat__call call);
 
 /* Puts a small document under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A
  * put in doubt is settled by reading back. LOST: another object is stored there. */
-cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
-                                    const struct cleat__buffer *text, const char *etag,
-                                    struct cleat__call call);
+cleat_status cleat__commit_document(struct cleat_client *client, const char *key, const struct cleat__buffer *text,
+                                    const char *etag, struct cleat__call call);
 
 /* Stores the record, whose attempt and nonce are set: in place of the object with `etag`, or create-only if it is NULL.
  * Then fills the manifest's reference to it. Its texts are in the manifest's arena. LOST: another process wrote this
  * record. */
-cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
-                                  const struct cleat__record *record, const char *etag,
-                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
+cleat_status cleat__commit_record(struct cleat_client *client, int64_t step, const struct cleat__record *record,
+                                  const char *etag, struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
                                   struct cleat__call call);
 
 /* Puts the manifest: create-only, or in place of the one with `replace_etag`. Sets *in_doubt on failure only. If true,
  * the manifest may still appear, so the objects that it names must stay. Errors: LOST (another attempt has the step),
  * and those of the store. */
-cleat_status cleat__commit_manifest(struct cleat_client *client,
-                                    const struct cleat__manifest *manifest,
-                                    const char *replace_etag, bool *in_doubt,
-                                    struct cleat_error *err);
+cleat_status cleat__commit_manifest(struct cleat_client *client, const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool *in_doubt, struct cleat_error *err);
 
 #endif

@@ -17,8 +17,8 @@
 #define BYTES_MAX ((size_t)64 * 1024)
 
 /* `why` NULL: a claim, which only names its owner. */
-static cleat_status encode(const struct cleat_client *client, const struct cleat_error *why,
-                           struct cleat__buffer *out, struct cleat_error *err) {
+static cleat_status encode(const struct cleat_client *client, const struct cleat_error *why, struct cleat__buffer *out,
+                           struct cleat_error *err) {
   assert(why == NULL || why->status != CLEAT_OK);
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
@@ -34,8 +34,8 @@ static cleat_status encode(const struct cleat_client *client, const struct cleat
   return cleat__json_writer_end(&writer, NOTE, err);
 }
 
-cleat_status cleat__note_put(struct cleat_client *client, const char *key,
-                             const struct cleat_error *why, struct cleat__call call) {
+cleat_status cleat__note_put(struct cleat_client *client, const char *key, const struct cleat_error *why,
+                             struct cleat__call call) {
   struct cleat__buffer text;
   cleat__buffer_init(&text, BYTES_MAX);
   cleat_status status = encode(client, why, &text, call.err);
@@ -88,8 +88,8 @@ static void parse(const char *json, size_t size, unsigned rank, struct cleat_err
   cleat__error_hint(err, "%s", hint);
 }
 
-cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank,
-                              bool *found, struct cleat_error *failure, struct cleat__call call) {
+cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank, bool *found,
+                              struct cleat_error *failure, struct cleat__call call) {
   struct cleat__small text = {0};
   cleat_status status = cleat__store_get_small(client->store, key, BYTES_MAX, &text, call);
   *found = status == CLEAT_OK;

@@ -10,11 +10,11 @@
 
 /* Puts a note of this rank under `key`. `why` NULL: the note only names its owner. LOST: another process has written
  * it. */
-cleat_status cleat__note_put(struct cleat_client *client, const char *key,
-                             const struct cleat_error *why, struct cleat__call call);
+cleat_status cleat__note_put(struct cleat_client *client, const char *key, const struct cleat_error *why,
+                             struct cleat__call call);
 
 /* Reads the failure note of `rank` under `key`. *found: there is one, and *failure is its error. */
-cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank,
-                              bool *found, struct cleat_error *failure, struct cleat__call call);
+cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank, bool *found,
+                              struct cleat_error *failure, struct cleat__call call);
 
 #endif

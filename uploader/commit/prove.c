@@ -24,15 +24,13 @@ struct trial {
 
 /* *heeded: the store refused the put, as the condition demands. A store that does not support such a put does not
  * honour it. */
-static cleat_status try_put(const struct trial *trial, enum cleat__put_condition condition,
-                            bool *heeded) {
+static cleat_status try_put(const struct trial *trial, enum cleat__put_condition condition, bool *heeded) {
   struct cleat__put_options options = {.condition = condition,
                                        .etag = condition == CLEAT__PUT_IF_MATCH ? NO_ETAG : NULL,
                                        .content_type = "application/json",
                                        .crc32c = trial->crc32c};
-  cleat_status status =
-      cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1), &options,
-                       cleat__call(trial->cancel, trial->err));
+  cleat_status status = cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1), &options,
+                                         cleat__call(trial->cancel, trial->err));
   *heeded = status == (condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS);
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -54,11 +52,10 @@ struct rival {
 static void create(void *ctx) {
   struct rival *rival = ctx;
   const struct trial *trial = rival->trial;
-  struct cleat__put_options options = {.condition = CLEAT__PUT_CREATE_ONLY,
-                                       .content_type = "application/json",
-                                       .crc32c = trial->crc32c};
-  rival->status = cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1),
-                                   &options, cleat__call(trial->cancel, &rival->err));
+  struct cleat__put_options options = {
+      .condition = CLEAT__PUT_CREATE_ONLY, .content_type = "application/json", .crc32c = trial->crc32c};
+  rival->status = cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1), &options,
+                                   cleat__call(trial->cancel, &rival->err));
 }
 
 /* *heeded: no race was won by both creates. Some servers look first and store later (versitygw 1.7, s3s-fs 0.14). They
@@ -66,8 +63,7 @@ static void create(void *ctx) {
 static cleat_status try_races(const struct trial *trial, bool *heeded) {
   for (int round = 0; round < RACES && *heeded; round++) {
     struct rival rivals[2] = {{.trial = trial}, {.trial = trial}};
-    cleat_status status = cleat__store_remove(trial->client->store, trial->key,
-                                              cleat__call(trial->cancel, trial->err));
+    cleat_status status = cleat__store_remove(trial->client->store, trial->key, cleat__call(trial->cancel, trial->err));
     if (status != CLEAT_OK)
       return status;
     int failure = cleat__pair_run(create, &rivals[0], &rivals[1]);
@@ -87,25 +83,21 @@ static cleat_status try_races(const struct trial *trial, bool *heeded) {
 /* Uploads the same bytes over the existing object. Whatever the store does, the object has them afterwards. */
 static cleat_status try_upload(const struct trial *trial, bool *heeded) {
   struct cleat__store *store = trial->client->store;
-  struct cleat__upload upload = {
-      .size = trial->body.length, .part_bytes = trial->body.length, .create_only = true};
+  struct cleat__upload upload = {.size = trial->body.length, .part_bytes = trial->body.length, .create_only = true};
   struct cleat__stored_part part = {
       .number = 1, .size = trial->body.length, .crc32c = trial->crc32c, .has_crc32c = true};
   strncpy(upload.key, trial->key, CLEAT__KEY_MAX);
-  cleat_status status =
-      cleat__store_multipart_create(store, &upload, NULL, cleat__call(trial->cancel, trial->err));
+  cleat_status status = cleat__store_multipart_create(store, &upload, NULL, cleat__call(trial->cancel, trial->err));
   if (status != CLEAT_OK)
     return status;
   status = cleat__store_multipart_part(store, &upload, cleat__spans(&trial->body, 1), &part,
                                        cleat__call(trial->cancel, trial->err));
   if (status == CLEAT_OK)
-    status = cleat__store_multipart_complete(store, &upload, &part, 1,
-                                             cleat__call(trial->cancel, trial->err));
+    status = cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(trial->cancel, trial->err));
   *heeded = status == CLEAT_EXISTS;
   if (status != CLEAT_OK) {
     struct cleat_error ignored; /* gc removes what is left */
-    (void)cleat__store_multipart_abort(store, &upload,
-                                       cleat__call(&trial->client->never, &ignored));
+    (void)cleat__store_multipart_abort(store, &upload, cleat__call(&trial->client->never, &ignored));
   }
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -118,8 +110,7 @@ static bool checks_first(const struct trial *trial) {
   return (atomic_load(&trial->client->store->lacks) & refused) != 0;
 }
 
-static cleat_status try_all(const struct trial *trial, bool uploads,
-                            enum cleat__conditions *found) {
+static cleat_status try_all(const struct trial *trial, bool uploads, enum cleat__conditions *found) {
   bool create = false, match = false, complete = true;
   cleat_status status = put_first(trial);
   if (status == CLEAT_OK)
@@ -139,12 +130,10 @@ static cleat_status try_all(const struct trial *trial, bool uploads,
   return status;
 }
 
-static cleat_status find_out(const struct trial *trial, bool uploads,
-                             enum cleat__conditions *found) {
+static cleat_status find_out(const struct trial *trial, bool uploads, enum cleat__conditions *found) {
   struct cleat_error ignored;
   cleat_status status = try_all(trial, uploads, found);
-  (void)cleat__store_remove(trial->client->store, trial->key,
-                            cleat__call(&trial->client->never, &ignored));
+  (void)cleat__store_remove(trial->client->store, trial->key, cleat__call(&trial->client->never, &ignored));
   return status;
 }
 
@@ -158,8 +147,7 @@ cleat_status cleat__prove_conditions(struct cleat_client *client, const char *ke
                               .cancel = call.cancel,
                               .err = call.err};
   const bool unproven = (client->store->capabilities & CLEAT__STORE_UNPROVEN) != 0;
-  *found = unproven ? (enum cleat__conditions)atomic_load(&client->conditions)
-                    : CLEAT__CONDITIONS_HEEDED;
+  *found = unproven ? (enum cleat__conditions)atomic_load(&client->conditions) : CLEAT__CONDITIONS_HEEDED;
   if (*found != CLEAT__CONDITIONS_UNTRIED && !(*found == CLEAT__CONDITIONS_OF_PUTS && uploads))
     return CLEAT_OK;
   cleat_status status = find_out(&trial, uploads, found);

@@ -34,7 +34,6 @@ static inline bool cleat__conditions_suffice(enum cleat__conditions found) {
  * attempt. No object is there before or after the probe. `uploads`: probe the completion of uploads, too. Logs nothing,
  * because the caller decides what follows. Errors: those of the store. */
 cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
-                                     enum cleat__conditions *found,
-                                     struct cleat__call call) CLEAT_MUST_USE;
+                                     enum cleat__conditions *found, struct cleat__call call) CLEAT_MUST_USE;
 
 #endif

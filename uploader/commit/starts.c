@@ -51,8 +51,7 @@ static void key_of_rank(unsigned long number, unsigned rank, char key[CLEAT__OBJ
 
 /* ---- Codec ------------------------------------------------------------------------------------ */
 
-static cleat_status encode(const struct start *start, struct cleat__buffer *out,
-                           struct cleat_error *err) {
+static cleat_status encode(const struct start *start, struct cleat__buffer *out, struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
   cleat__json_put_text(&writer, "{\"format\":\"" FORMAT "\",\"version\":\"" VERSION "\"");
@@ -79,8 +78,7 @@ static void read_text(struct cleat__json_reader *reader, char *to, size_t size) 
   to[length] = '\0';
 }
 
-static cleat_status parse(const char *json, size_t size, struct start *start,
-                          struct cleat_error *err) {
+static cleat_status parse(const char *json, size_t size, struct start *start, struct cleat_error *err) {
   static const char *const fields[] = {"start", "nonce", "number", "world_size", "step", "error"};
   struct cleat__json_reader reader;
   uint32_t seen = 0;
@@ -114,8 +112,8 @@ static cleat_status parse(const char *json, size_t size, struct start *start,
 
 /* ---- In the store ------------------------------------------------------------------------------ */
 
-static cleat_status get(struct cleat_client *client, const char *key, struct start *start,
-                        bool *found, struct cleat__call call) {
+static cleat_status get(struct cleat_client *client, const char *key, struct start *start, bool *found,
+                        struct cleat__call call) {
   struct cleat__small text = {0};
   cleat_status status = cleat__store_get_small(client->store, key, BYTES_MAX, &text, call);
   *found = status == CLEAT_OK;
@@ -138,8 +136,7 @@ static cleat_status create(struct cleat_client *client, const char *key, const s
   return status;
 }
 
-static cleat_status see_number(void *user, const struct cleat__list_entry *entry,
-                               struct cleat_error *err) {
+static cleat_status see_number(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   unsigned long *last = user;
   uint64_t number = 0;
   (void)err;
@@ -149,8 +146,7 @@ static cleat_status see_number(void *user, const struct cleat__list_entry *entry
 }
 
 /* Finds the highest registered number. 0: none. */
-static cleat_status find_last(struct cleat_client *client, unsigned long *last,
-                              struct cleat__call call) {
+static cleat_status find_last(struct cleat_client *client, unsigned long *last, struct cleat__call call) {
   const struct cleat__listing numbers = {client->store, CLEAT__STARTS, true, call.cancel};
   *last = 0;
   return cleat__listing_each(&numbers, see_number, last, call.err);
@@ -167,16 +163,15 @@ static struct start ours(const struct cleat_client *client, int64_t step) {
 }
 
 static cleat_status used_before(const struct cleat_client *client, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_LOST, "the start %s was used before, or two processes act as rank %u of it",
-      client->start, client->rank);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_LOST, "the start %s was used before, or two processes act as rank %u of it",
+                       client->start, client->rank);
   cleat__error_hint(err, "every start of a job needs its own name: set CLEAT_START to a new one");
   return status;
 }
 
 /* Registers the start under the next free number. */
-static cleat_status enter(struct cleat_client *client, struct start *start,
-                          struct cleat_error *err) {
+static cleat_status enter(struct cleat_client *client, struct start *start, struct cleat_error *err) {
   cleat_status status = CLEAT_LOST;
   for (int i = 0; i < RACES_MAX && status == CLEAT_LOST; i++) {
     char key[CLEAT__OBJECT_KEY_MAX];
@@ -193,8 +188,7 @@ static cleat_status enter(struct cleat_client *client, struct start *start,
   return status;
 }
 
-cleat_status cleat__starts_register(struct cleat_client *client, int64_t step,
-                                    struct cleat_error *err) {
+cleat_status cleat__starts_register(struct cleat_client *client, int64_t step, struct cleat_error *err) {
   assert(client->rank == 0);
   char key[CLEAT__OBJECT_KEY_MAX];
   struct start start = ours(client, step);
@@ -230,16 +224,13 @@ void cleat__starts_call_off(struct cleat_client *client, const struct cleat_erro
 /* ---- The others -------------------------------------------------------------------------------- */
 
 static cleat_status never_came(const struct cleat_client *client, struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 of start %s has not registered it within %u s",
-                       client->start, client->rank_timeout_s);
-  cleat__error_hint(err,
-                    "check that rank 0 runs, calls cleat_resume, and has the same start and URL");
+  cleat_status status = cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 of start %s has not registered it within %u s",
+                                         client->start, client->rank_timeout_s);
+  cleat__error_hint(err, "check that rank 0 runs, calls cleat_resume, and has the same start and URL");
   return status;
 }
 
-static cleat_status poll(struct cleat_client *client, struct start *start,
-                         struct cleat_error *err) {
+static cleat_status poll(struct cleat_client *client, struct start *start, struct cleat_error *err) {
   const struct cleat__clock *clock = client->clock;
   int64_t end_ms = clock->monotonic_ms(clock->ctx) + (int64_t)client->rank_timeout_s * 1000;
   int64_t pause_ms = PAUSE_FIRST_MS;
@@ -257,8 +248,7 @@ static cleat_status poll(struct cleat_client *client, struct start *start,
   }
 }
 
-cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
-                                struct cleat_error *err) {
+cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step, struct cleat_error *err) {
   assert(client->rank > 0);
   char key[CLEAT__OBJECT_KEY_MAX];
   struct start start = {.step = -1};
@@ -268,8 +258,7 @@ cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
   if (start.error[0] != '\0')
     return cleat__error_set(err, CLEAT_STORE, "rank 0: %s", start.error);
   if (start.world_size != client->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH,
-                            "rank %u has world size %u, rank 0 has %" PRIu64 " (start %s)",
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has world size %u, rank 0 has %" PRIu64 " (start %s)",
                             client->rank, client->world_size, start.world_size, client->start);
   struct start here = ours(client, start.step);
   here.number = start.number;
@@ -301,10 +290,9 @@ cleat_status cleat__starts_check(struct cleat_client *client, struct cleat__call
     /* A second process of our own start was refused, but its number stayed. */
     if (status != CLEAT_OK || !found || strcmp(later.name, client->start) == 0)
       continue;
-    status = cleat__error_set(
-        call.err, CLEAT_LOST,
-        "superseded by start %s (the job's number %lu); this is start %s (number %lu)", later.name,
-        number, client->start, mine);
+    status = cleat__error_set(call.err, CLEAT_LOST,
+                              "superseded by start %s (the job's number %lu); this is start %s (number %lu)",
+                              later.name, number, client->start, mine);
     cleat__error_hint(call.err, "a later start of this job has taken over; this one must end");
   }
   return status;

@@ -14,16 +14,14 @@
 
 /* Rank 0: registers this start of the job. `step`: the step that it resumes from; negative: none. Errors: LOST (the
  * start's name was used before, or two processes act as rank 0), LIMIT, and the store's. */
-cleat_status cleat__starts_register(struct cleat_client *client, int64_t step,
-                                    struct cleat_error *err);
+cleat_status cleat__starts_register(struct cleat_client *client, int64_t step, struct cleat_error *err);
 
 /* Rank 0, best effort: tells the waiting ranks that there will be no start, and why. */
 void cleat__starts_call_off(struct cleat_client *client, const struct cleat_error *why);
 
 /* Other ranks: waits for rank 0 and reads the step. Errors: TIMEOUT, MISMATCH (another world size), LOST (the start's
  * name was used before, or two processes act as this rank), the error of rank 0, and the store's. */
-cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
-                                struct cleat_error *err);
+cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step, struct cleat_error *err);
 
 /* The fence: LOST if a later start is registered. OK for a client that has not registered. */
 cleat_status cleat__starts_check(struct cleat_client *client, struct cleat__call call);

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t given,
-                                      uint64_t *part_bytes, struct cleat_error *err) {
+static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t given, uint64_t *part_bytes,
+                                      struct cleat_error *err) {
   uint64_t bytes = given != 0 ? given : CLEAT__PART_BYTES_DEFAULT;
   if (bytes < store->min_part_bytes || bytes > (5ull << 30) || bytes % 4096 != 0) {
-    cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID, "part size %llu must be a multiple of 4096, from %llu bytes to 5 GiB",
-        (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
+    cleat_status status =
+        cleat__error_set(err, CLEAT_INVALID, "part size %llu must be a multiple of 4096, from %llu bytes to 5 GiB",
+                         (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
     cleat__error_hint(err, "leave out the part size to use 16 MiB");
     return status;
   }
@@ -27,12 +27,10 @@ static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t
   return CLEAT_OK;
 }
 
-static cleat_status threads_start(struct cleat_client *client, unsigned given,
-                                  struct cleat_error *err) {
+static cleat_status threads_start(struct cleat_client *client, unsigned given, struct cleat_error *err) {
   unsigned threads = given != 0 ? given : client->store->default_concurrency;
   if (threads > CLEAT__CONCURRENCY_MAX) {
-    return cleat__error_set(err, CLEAT_INVALID, "concurrency %u is above %u", threads,
-                            CLEAT__CONCURRENCY_MAX);
+    return cleat__error_set(err, CLEAT_INVALID, "concurrency %u is above %u", threads, CLEAT__CONCURRENCY_MAX);
   }
   /* A driver without a first number needs no search for the best one: all threads are used from the start. */
   unsigned first = client->store->first_concurrency;
@@ -45,8 +43,8 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
   return cleat__pool_new(threads, &client->pool, err);
 }
 
-static cleat_status identify(struct cleat_client *client,
-                             const struct cleat_client_options *options, struct cleat_error *err) {
+static cleat_status identify(struct cleat_client *client, const struct cleat_client_options *options,
+                             struct cleat_error *err) {
   struct cleat__identity identity = {0};
   cleat_status status = cleat__identity_find(options, &identity, err);
   if (status != CLEAT_OK)
@@ -55,15 +53,13 @@ static cleat_status identify(struct cleat_client *client,
   client->world_size = identity.world_size;
   client->start = identity.start;
   client->topology = options->topology;
-  client->rank_timeout_s =
-      options->rank_timeout_s != 0 ? options->rank_timeout_s : CLEAT__RANK_TIMEOUT_S_DEFAULT;
+  client->rank_timeout_s = options->rank_timeout_s != 0 ? options->rank_timeout_s : CLEAT__RANK_TIMEOUT_S_DEFAULT;
   if (cleat__random_hex(16, client->nonce) != CLEAT_OK)
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   return CLEAT_OK;
 }
 
-cleat_status cleat__client_on_store(struct cleat__store *store,
-                                    const struct cleat_client_options *options,
+cleat_status cleat__client_on_store(struct cleat__store *store, const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
   if (cleat__fork_watch(err) != CLEAT_OK)
     return err->status;
@@ -91,10 +87,9 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   if (status == CLEAT_OK)
     status = threads_start(fresh, options->concurrency, err);
   if (status == CLEAT_OK) {
-    uint64_t budget =
-        options->staging_bytes != 0 ? options->staging_bytes : CLEAT__STAGING_BYTES_DEFAULT;
-    status = cleat__staging_new(cleat__device_host(), budget, fresh->part_bytes,
-                                options->staging_on_demand == 0, &fresh->staging, err);
+    uint64_t budget = options->staging_bytes != 0 ? options->staging_bytes : CLEAT__STAGING_BYTES_DEFAULT;
+    status = cleat__staging_new(cleat__device_host(), budget, fresh->part_bytes, options->staging_on_demand == 0,
+                                &fresh->staging, err);
   }
   if (status == CLEAT_OK) {
     cleat__staging_guard(fresh->staging, fresh->pool);
@@ -190,8 +185,8 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
   return client->cuda->ops->pin(client->cuda, ordinal, block, bytes, err);
 }
 
-bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
-                                       uint64_t bytes, size_t count, void **buffers) {
+bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job, uint64_t bytes,
+                                       size_t count, void **buffers) {
   assert(cleat__pool_is_mine(client->pool));
   assert(count > 0 && count <= cleat__staging_buffer_count(client->staging));
   struct cleat__job *reserved_for = client->synced.reserved_for;
@@ -207,8 +202,7 @@ bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat
   return true;
 }
 
-void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
-                                       void *const *buffers) {
+void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count, void *const *buffers) {
   assert(cleat__pool_is_mine(client->pool));
   if (count == 0)
     return;
@@ -216,8 +210,7 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
   cleat__pool_wake_locked(client->pool);
 }
 
-void cleat__client_drop_reservation_locked(struct cleat_client *client,
-                                           const struct cleat__job *job) {
+void cleat__client_drop_reservation_locked(struct cleat_client *client, const struct cleat__job *job) {
   assert(cleat__pool_is_mine(client->pool));
   if (client->synced.reserved_for != job)
     return;
@@ -225,24 +218,22 @@ void cleat__client_drop_reservation_locked(struct cleat_client *client,
   cleat__pool_wake_locked(client->pool);
 }
 
-bool cleat__client_may_transfer_locked(struct cleat_client *client,
-                                       enum cleat__direction direction) {
+bool cleat__client_may_transfer_locked(struct cleat_client *client, enum cleat__direction direction) {
   assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), cleat__seconds());
   return cleat__concurrency_allows(transfers);
 }
 
-double cleat__client_begin_transfer_locked(struct cleat_client *client,
-                                           enum cleat__direction direction) {
+double cleat__client_begin_transfer_locked(struct cleat_client *client, enum cleat__direction direction) {
   assert(cleat__pool_is_mine(client->pool));
   double now_s = cleat__seconds();
   cleat__concurrency_begin(&client->synced.transfers[direction], now_s);
   return now_s;
 }
 
-void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
-                                       double began_s, uint64_t bytes) {
+void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction, double began_s,
+                                       uint64_t bytes) {
   assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   double now_s = cleat__seconds();
@@ -250,16 +241,15 @@ void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__
   cleat__concurrency_end(transfers, bytes, began_s, now_s);
 }
 
-cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,
-                                      const char *file, struct cleat_error *err) {
+cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes, const char *file,
+                                      struct cleat_error *err) {
   size_t needed = cleat__staging_buffers_for(client->staging, bytes);
   size_t have = cleat__staging_buffer_count(client->staging);
   if (needed <= have)
     return CLEAT_OK;
   cleat_status status = cleat__error_set(
-      err, CLEAT_LIMIT, "%s: its parts of %llu bytes do not fit into the staging budget of %llu",
-      file, (unsigned long long)bytes,
-      (unsigned long long)have * cleat__staging_buffer_bytes(client->staging));
+      err, CLEAT_LIMIT, "%s: its parts of %llu bytes do not fit into the staging budget of %llu", file,
+      (unsigned long long)bytes, (unsigned long long)have * cleat__staging_buffer_bytes(client->staging));
   cleat__error_hint(err, "raise the staging memory (--staging, staging_bytes) to at least the part "
                          "size; saves in place (cleat_save) of host memory or files need none");
   return status;

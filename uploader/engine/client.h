@@ -24,11 +24,7 @@ struct cleat_save;
 enum cleat__direction { CLEAT__UP = 0, CLEAT__DOWN };
 
 /* Whether the store honours create-only. It is tested if the driver cannot know (CLEAT__STORE_UNPROVEN). */
-enum cleat__create_only {
-  CLEAT__CREATE_ONLY_UNTRIED = 0,
-  CLEAT__CREATE_ONLY_HONOURED,
-  CLEAT__CREATE_ONLY_IGNORED
-};
+enum cleat__create_only { CLEAT__CREATE_ONLY_UNTRIED = 0, CLEAT__CREATE_ONLY_HONOURED, CLEAT__CREATE_ONLY_IGNORED };
 
 /* How often this start has tried to save a step. All its ranks count alike, so they derive the same name of the
  * attempt. */
@@ -79,8 +75,7 @@ cleat_status cleat__client_open(const char *url, const struct cleat_client_optio
                                 struct cleat_client **client, struct cleat_error *err);
 
 /* The same with an open store, for tests. Takes the store on success. */
-cleat_status cleat__client_on_store(struct cleat__store *store,
-                                    const struct cleat_client_options *options,
+cleat_status cleat__client_on_store(struct cleat__store *store, const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err);
 
 /* In a forked child it touches neither the store nor anything that the parent's threads may have been changing. */
@@ -96,35 +91,30 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 /* Takes the `count` staging buffers that `job` needs for `bytes` bytes, or none. If a slice of one buffer suffices,
  * takes that. The first job that finds too few gets the next free ones. Otherwise a job that needs several at once
  * would starve behind jobs that need one. */
-bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
-                                       uint64_t bytes, size_t count, void **buffers);
+bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job, uint64_t bytes,
+                                       size_t count, void **buffers);
 
 /* Returns buffers and wakes the threads that wait for them. */
-void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
-                                       void *const *buffers);
+void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count, void *const *buffers);
 
 /* The job needs no more buffers, because it failed or ended. */
-void cleat__client_drop_reservation_locked(struct cleat_client *client,
-                                           const struct cleat__job *job);
+void cleat__client_drop_reservation_locked(struct cleat_client *client, const struct cleat__job *job);
 
 /* Whether the limit allows another transfer. Call it only if there is a part to transfer. */
-bool cleat__client_may_transfer_locked(struct cleat_client *client,
-                                       enum cleat__direction direction);
+bool cleat__client_may_transfer_locked(struct cleat_client *client, enum cleat__direction direction);
 
 /* Counts a transfer that begins. Returns its start time, for cleat__client_end_transfer_locked. */
-double cleat__client_begin_transfer_locked(struct cleat_client *client,
-                                           enum cleat__direction direction);
+double cleat__client_begin_transfer_locked(struct cleat_client *client, enum cleat__direction direction);
 
 /* Counts a transfer that ended, and the bytes that it moved. 0: it failed, or moved nothing. */
-void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
-                                       double began_s, uint64_t bytes);
+void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction, double began_s,
+                                       uint64_t bytes);
 
 /* Counts another try to save `step`. *nth: the number of tries before. Error: NO_MEMORY. */
-cleat_status cleat__client_count_try(struct cleat_client *client, int64_t step, unsigned *nth,
-                                     struct cleat_error *err);
+cleat_status cleat__client_count_try(struct cleat_client *client, int64_t step, unsigned *nth, struct cleat_error *err);
 
 /* Checks that a part of `bytes` bytes fits into the staging memory. Error: LIMIT. */
-cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,
-                                      const char *file, struct cleat_error *err);
+cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes, const char *file,
+                                      struct cleat_error *err);
 
 #endif

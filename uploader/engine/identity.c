@@ -60,12 +60,11 @@ static size_t find_launcher(void) {
 
 static cleat_status check_rank(unsigned rank, unsigned world_size, struct cleat_error *err) {
   if (world_size > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "a world size of %u is above the limit of %d",
-                            world_size, CLEAT__WORLD_SIZE_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "a world size of %u is above the limit of %d", world_size,
+                            CLEAT__WORLD_SIZE_MAX);
   if (world_size > 0 && rank < world_size)
     return CLEAT_OK;
-  cleat_status status =
-      cleat__error_set(err, CLEAT_INVALID, "rank %u is outside a world of %u", rank, world_size);
+  cleat_status status = cleat__error_set(err, CLEAT_INVALID, "rank %u is outside a world of %u", rank, world_size);
   cleat__error_hint(err, "ranks are numbered from 0 to the world size minus one");
   return status;
 }
@@ -80,11 +79,9 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
   identity->rank = 0;
   identity->world_size = 1;
   *launcher = find_launcher();
-  if (*launcher != OURS &&
-      (variable(launchers[OURS].rank) != NULL || variable(launchers[OURS].world_size) != NULL))
-    return cleat__error_set(
-        err, CLEAT_INVALID,
-        "CLEAT_RANK and CLEAT_WORLD_SIZE must be set together, but one is not set");
+  if (*launcher != OURS && (variable(launchers[OURS].rank) != NULL || variable(launchers[OURS].world_size) != NULL))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "CLEAT_RANK and CLEAT_WORLD_SIZE must be set together, but one is not set");
   if (*launcher == LAUNCHERS)
     return CLEAT_OK;
   cleat_status status = number(launchers[*launcher].rank, &identity->rank, err);
@@ -95,14 +92,12 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
 
 static cleat_status no_start(unsigned world_size, size_t launcher, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_INVALID, "%u ranks need a common name for this start of the job, and none is set",
-      world_size);
-  cleat__error_hint(
-      err, launcher == TORCHRUN
-               ? "set the start option to a random id that rank 0 broadcasts; torchrun's run id "
-                 "is the same after a restart"
-               : "set CLEAT_START, or the start option, to an id that all ranks share and no "
-                 "other start has");
+      err, CLEAT_INVALID, "%u ranks need a common name for this start of the job, and none is set", world_size);
+  cleat__error_hint(err, launcher == TORCHRUN
+                             ? "set the start option to a random id that rank 0 broadcasts; torchrun's run id "
+                               "is the same after a restart"
+                             : "set CLEAT_START, or the start option, to an id that all ranks share and no "
+                               "other start has");
   return status;
 }
 
@@ -118,8 +113,8 @@ static const char *given_start(const char *option, size_t launcher, char own[CLE
   return length > 0 && length <= CLEAT__ID_MAX ? own : NULL;
 }
 
-static cleat_status find_start(const char *option, size_t launcher,
-                               struct cleat__identity *identity, struct cleat_error *err) {
+static cleat_status find_start(const char *option, size_t launcher, struct cleat__identity *identity,
+                               struct cleat_error *err) {
   assert(identity->world_size >= 1 && identity->rank < identity->world_size);
   char own[CLEAT__ID_MAX + 1];
   const char *name = given_start(option, launcher, own);
@@ -140,8 +135,8 @@ static cleat_status find_start(const char *option, size_t launcher,
   return identity->start != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the start's name");
 }
 
-cleat_status cleat__identity_find(const struct cleat_client_options *options,
-                                  struct cleat__identity *identity, struct cleat_error *err) {
+cleat_status cleat__identity_find(const struct cleat_client_options *options, struct cleat__identity *identity,
+                                  struct cleat_error *err) {
   struct cleat__identity found = {0};
   size_t launcher = LAUNCHERS;
   cleat_status status = find_rank(options, &launcher, &found, err);
@@ -152,8 +147,7 @@ cleat_status cleat__identity_find(const struct cleat_client_options *options,
   return status;
 }
 
-cleat_status cleat__identity_url(const char *url, const char *session, char **full,
-                                 struct cleat_error *err) {
+cleat_status cleat__identity_url(const char *url, const char *session, char **full, struct cleat_error *err) {
   const char *name = session != NULL && *session != '\0' ? session : variable("CLEAT_SESSION");
   if (url == NULL || name == NULL) {
     *full = url != NULL ? cleat__strdup(url) : NULL;
@@ -161,8 +155,7 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
   }
   cleat_status status = cleat__name_check_id("the session's name", name, strlen(name), err);
   if (status != CLEAT_OK) {
-    cleat__error_hint(err,
-                      "a session is one folder below the URL: letters, digits, '.', '_' and '-'");
+    cleat__error_hint(err, "a session is one folder below the URL: letters, digits, '.', '_' and '-'");
     return status;
   }
   /* s3:// options follow a '?'. The name of a folder may contain one. */
@@ -174,8 +167,8 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
   return *full != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the URL");
 }
 
-cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth,
-                                     char attempt[17], struct cleat_error *err) {
+cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth, char attempt[17],
+                                     struct cleat_error *err) {
   assert(step >= 0);
   uint8_t digest[CLEAT__SHA256_BYTES];
   char text[CLEAT__ID_MAX + 64];

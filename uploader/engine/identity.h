@@ -13,8 +13,7 @@ struct cleat__identity {
 };
 
 /* Errors: INVALID (malformed numbers, a rank outside its world, several ranks without a start), LIMIT, NO_MEMORY. */
-cleat_status cleat__identity_find(const struct cleat_client_options *options,
-                                  struct cleat__identity *identity,
+cleat_status cleat__identity_find(const struct cleat_client_options *options, struct cleat__identity *identity,
                                   struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The URL of the session's folder, in new memory. Without a session it is a copy of `url`. Errors: INVALID,
@@ -24,7 +23,7 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
 
 /* Derives the attempt of the `nth` try (from 0) of a start to save a step. It is the same on all ranks of the start,
  * and on no others. Error: NO_MEMORY. */
-cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth,
-                                     char attempt[17], struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth, char attempt[17],
+                                     struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

@@ -26,8 +26,7 @@ void cleat__lanes_clear(struct cleat__lanes *lanes) {
   lanes->streams = NULL;
 }
 
-static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsigned *lane,
-                                   struct cleat_error *err) {
+static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsigned *lane, struct cleat_error *err) {
   struct cleat__device *cuda = lanes->client->cuda;
   for (unsigned i = 1; i < lanes->count; i++) {
     if (lanes->ordinals[i] == ordinal) {
@@ -36,8 +35,7 @@ static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsi
     }
   }
   if (lanes->count == CLEAT__LANES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "the tensors are on more than %u CUDA devices",
-                            CLEAT__LANES_MAX - 1);
+    return cleat__error_set(err, CLEAT_LIMIT, "the tensors are on more than %u CUDA devices", CLEAT__LANES_MAX - 1);
   cleat_status status = cleat__client_pin(lanes->client, ordinal, err);
   if (status == CLEAT_OK)
     status = cuda->ops->queue_new(cuda, ordinal, &lanes->queues[lanes->count], err);
@@ -49,15 +47,14 @@ static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsi
 }
 
 /* Makes the lane wait for the stream's work. Does so once for each stream. */
-static cleat_status lane_after(struct cleat__lanes *lanes, unsigned lane, void *stream,
-                               struct cleat_error *err) {
+static cleat_status lane_after(struct cleat__lanes *lanes, unsigned lane, void *stream, struct cleat_error *err) {
   assert(lane != CLEAT__LANE_HOST && lane < lanes->count);
   for (size_t i = lanes->stream_count; i-- > 0;) {
     if (lanes->streams[i].lane == lane && lanes->streams[i].stream == stream)
       return CLEAT_OK;
   }
-  struct cleat__lane_stream *grown = cleat__grow(lanes->streams, &lanes->stream_capacity,
-                                                 lanes->stream_count, sizeof(*lanes->streams));
+  struct cleat__lane_stream *grown =
+      cleat__grow(lanes->streams, &lanes->stream_capacity, lanes->stream_count, sizeof(*lanes->streams));
   if (grown == NULL)
     return cleat__error_no_memory(err, "the list of streams");
   lanes->streams = grown;
@@ -68,8 +65,8 @@ static cleat_status lane_after(struct cleat__lanes *lanes, unsigned lane, void *
   return status;
 }
 
-cleat_status cleat__lanes_find(struct cleat__lanes *lanes, const struct cleat_place *place,
-                               const void *address, unsigned *lane, struct cleat_error *err) {
+cleat_status cleat__lanes_find(struct cleat__lanes *lanes, const struct cleat_place *place, const void *address,
+                               unsigned *lane, struct cleat_error *err) {
   struct cleat__device *cuda = lanes->client->cuda;
   if (place->device == CLEAT_DEVICE_HOST) {
     *lane = CLEAT__LANE_HOST;
@@ -118,8 +115,7 @@ static size_t pitch_between(const void *from, const void *to, size_t bytes) {
 }
 
 /* Tries to add the stretch as another row of the last copy. Returns whether it did. */
-static bool batch_add_row(struct cleat__batch *batch, const void *to, const void *from,
-                          size_t bytes) {
+static bool batch_add_row(struct cleat__batch *batch, const void *to, const void *from, size_t bytes) {
   if (batch->count == 0)
     return false;
   struct cleat__copy *last = &batch->copies[batch->count - 1];
@@ -138,8 +134,8 @@ static bool batch_add_row(struct cleat__batch *batch, const void *to, const void
   return true;
 }
 
-cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group,
-                              struct cleat__stretch stretch, struct cleat_error *err) {
+cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group, struct cleat__stretch stretch,
+                              struct cleat_error *err) {
   assert(lane < batch->lanes->count);
   bool same = batch->lane == lane && group != 0 && batch->group == group;
   if (same && batch_add_row(batch, stretch.to, stretch.from, stretch.bytes))
@@ -152,13 +148,12 @@ cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t 
   batch->lane = lane;
   batch->group = group;
   assert(batch->count < CLEAT__BATCH_COPIES);
-  batch->copies[batch->count++] = (struct cleat__copy){
-      .to = stretch.to, .from = stretch.from, .row_bytes = stretch.bytes, .rows = 1};
+  batch->copies[batch->count++] =
+      (struct cleat__copy){.to = stretch.to, .from = stretch.from, .row_bytes = stretch.bytes, .rows = 1};
   return CLEAT_OK;
 }
 
-cleat_status cleat__batch_end(struct cleat__batch *batch, cleat_status status,
-                              struct cleat_error *err) {
+cleat_status cleat__batch_end(struct cleat__batch *batch, cleat_status status, struct cleat_error *err) {
   if (status == CLEAT_OK)
     status = batch_submit(batch, err);
   for (unsigned i = 0; i < batch->lanes->count; i++) {

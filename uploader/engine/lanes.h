@@ -33,8 +33,8 @@ void cleat__lanes_clear(struct cleat__lanes *lanes);
 /* Finds the lane of `address`. A lane of CUDA memory waits for the work that the place's stream has queued by now. The
  * first such lane pins the client's staging memory. Errors: INVALID (not CUDA memory, or no such kind of device),
  * UNSUPPORTED, LIMIT, IO, NO_MEMORY. */
-cleat_status cleat__lanes_find(struct cleat__lanes *lanes, const struct cleat_place *place,
-                               const void *address, unsigned *lane, struct cleat_error *err);
+cleat_status cleat__lanes_find(struct cleat__lanes *lanes, const struct cleat_place *place, const void *address,
+                               unsigned *lane, struct cleat_error *err);
 
 /* Copies of one task, submitted to their lanes many at a time. Used by one thread, on its stack. */
 #define CLEAT__BATCH_COPIES 128u
@@ -58,12 +58,11 @@ struct cleat__stretch {
 
 /* Adds a copy between host memory and memory of the lane. `group`: above 0, one for each tensor. Successive copies of a
  * group that have equal size and distance become rows of one copy. */
-cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group,
-                              struct cleat__stretch stretch, struct cleat_error *err);
+cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group, struct cleat__stretch stretch,
+                              struct cleat_error *err);
 
 /* Submits the rest and waits for all copies. If the task has already failed with `status`, it waits only for the copies
  * that have begun. The memory of copies may be freed only afterwards. Returns the first failure. */
-cleat_status cleat__batch_end(struct cleat__batch *batch, cleat_status status,
-                              struct cleat_error *err);
+cleat_status cleat__batch_end(struct cleat__batch *batch, cleat_status status, struct cleat_error *err);
 
 #endif

@@ -16,8 +16,8 @@ static void turn(char **after, char **next) {
   *next = NULL;
 }
 
-cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__listing_fn *fn,
-                                 void *user, struct cleat_error *err) {
+cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__listing_fn *fn, void *user,
+                                 struct cleat_error *err) {
   char *after = NULL;
   cleat_status status = CLEAT_OK;
   do {
@@ -34,15 +34,14 @@ cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__li
   return status;
 }
 
-cleat_status cleat__listing_each_upload(const struct cleat__listing *listing,
-                                        cleat__listing_upload_fn *fn, void *user,
+cleat_status cleat__listing_each_upload(const struct cleat__listing *listing, cleat__listing_upload_fn *fn, void *user,
                                         struct cleat_error *err) {
   char *after = NULL;
   cleat_status status = CLEAT_OK;
   do {
     struct cleat__upload_page page = {0};
-    status = cleat__store_multipart_list(listing->store, listing->prefix, after, &page,
-                                         cleat__call(listing->cancel, err));
+    status =
+        cleat__store_multipart_list(listing->store, listing->prefix, after, &page, cleat__call(listing->cancel, err));
     for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
       if (is_of(listing, page.entries[i].key))
         status = fn(user, &page.entries[i], err);

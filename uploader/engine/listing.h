@@ -16,20 +16,17 @@ struct cleat__listing {
 };
 
 /* Called for each entry, which belongs to the list. The first failure ends the listing. */
-typedef cleat_status cleat__listing_fn(void *user, const struct cleat__list_entry *entry,
-                                       struct cleat_error *err);
+typedef cleat_status cleat__listing_fn(void *user, const struct cleat__list_entry *entry, struct cleat_error *err);
 
 /* The same for unfinished uploads. The callback may keep a field of the entry by setting it to NULL. */
-typedef cleat_status cleat__listing_upload_fn(void *user, struct cleat__upload_entry *entry,
-                                              struct cleat_error *err);
+typedef cleat_status cleat__listing_upload_fn(void *user, struct cleat__upload_entry *entry, struct cleat_error *err);
 
 /* Lists objects, in byte order. Errors: those of the store and of fn. */
-cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__listing_fn *fn,
-                                 void *user, struct cleat_error *err);
+cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__listing_fn *fn, void *user,
+                                 struct cleat_error *err);
 
 /* Lists unfinished uploads, by key and id. Errors: those of the store and of fn. */
-cleat_status cleat__listing_each_upload(const struct cleat__listing *listing,
-                                        cleat__listing_upload_fn *fn, void *user,
+cleat_status cleat__listing_each_upload(const struct cleat__listing *listing, cleat__listing_upload_fn *fn, void *user,
                                         struct cleat_error *err);
 
 #endif

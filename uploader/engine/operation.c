@@ -12,8 +12,7 @@ void cleat__operation_init(struct cleat__operation *operation, struct cleat_clie
   cleat__error_clear(&operation->synced.error);
 }
 
-void cleat__operation_fail_locked(struct cleat__operation *operation,
-                                  const struct cleat_error *error) {
+void cleat__operation_fail_locked(struct cleat__operation *operation, const struct cleat_error *error) {
   assert(cleat__pool_is_mine(operation->client->pool));
   assert(error->status != CLEAT_OK);
   if (operation->synced.stopping) {
@@ -43,8 +42,7 @@ void cleat__operation_end_locked(struct cleat__operation *operation) {
   cleat__pool_wake_locked(operation->client->pool);
 }
 
-cleat_status cleat__operation_status_locked(const struct cleat__operation *operation,
-                                            struct cleat_error *err) {
+cleat_status cleat__operation_status_locked(const struct cleat__operation *operation, struct cleat_error *err) {
   assert(cleat__pool_is_mine(operation->client->pool));
   cleat_status status = operation->synced.error.status;
   if (status != CLEAT_OK)

@@ -26,8 +26,7 @@ struct cleat__operation {
 void cleat__operation_init(struct cleat__operation *operation, struct cleat_client *client);
 
 /* Stops the operation with this error. If it is already stopping, the error is only counted. */
-void cleat__operation_fail_locked(struct cleat__operation *operation,
-                                  const struct cleat_error *error);
+void cleat__operation_fail_locked(struct cleat__operation *operation, const struct cleat_error *error);
 
 /* Stops the operation without an error. */
 void cleat__operation_stop_locked(struct cleat__operation *operation);
@@ -46,8 +45,7 @@ cleat_status cleat__operation_wait(struct cleat__operation *operation, struct cl
 void cleat__operation_cancel(struct cleat__operation *operation, const char *what);
 
 /* The status so far. */
-cleat_status cleat__operation_status_locked(const struct cleat__operation *operation,
-                                            struct cleat_error *err);
+cleat_status cleat__operation_status_locked(const struct cleat__operation *operation, struct cleat_error *err);
 
 double cleat__operation_elapsed_locked(const struct cleat__operation *operation);
 

@@ -10,8 +10,8 @@
 #define READS_MAX 6
 #define FIRST_WAIT_MS 50
 
-cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
-                                  struct cleat__small *small, struct cleat__call call) {
+cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap, struct cleat__small *small,
+                                  struct cleat__call call) {
   assert(cap > 0);
   const struct cleat__clock *clock = client->clock;
   for (int i = 0;; i++) {

@@ -8,7 +8,7 @@
 /* Reads a whole object of at most `cap` bytes, like get_small. No document is empty. But some stores (s3rver) briefly
  * show an object as empty while it is replaced. So an empty object is read again a few times, with growing pauses. Its
  * size is 0 only if it stays empty for over a second. */
-cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
-                                  struct cleat__small *small, struct cleat__call call);
+cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap, struct cleat__small *small,
+                                  struct cleat__call call);
 
 #endif

@@ -36,8 +36,7 @@ static void finish(struct cleat__job *job, struct cleat__task *task) {
 
 static const struct cleat__job_ops ops = {.take = take, .process = process, .finish = finish};
 
-void cleat__single_start(struct cleat__single *single, struct cleat_client *client,
-                         cleat__single_fn *run) {
+void cleat__single_start(struct cleat__single *single, struct cleat_client *client, cleat__single_fn *run) {
   single->run = run;
   cleat__operation_init(&single->operation, client);
   cleat__pool_add(client->pool, &single->operation.job, &ops);
@@ -58,8 +57,7 @@ bool cleat__single_succeeded(const struct cleat__single *single) {
   if (!cleat__operation_is_ours(&single->operation))
     return false;
   cleat__pool_lock(pool);
-  bool succeeded =
-      single->operation.synced.ended && single->operation.synced.error.status == CLEAT_OK;
+  bool succeeded = single->operation.synced.ended && single->operation.synced.error.status == CLEAT_OK;
   cleat__pool_unlock(pool);
   return succeeded;
 }

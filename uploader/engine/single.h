@@ -21,8 +21,7 @@ struct cleat__single {
 };
 
 /* Starts the operation. Cannot fail. The caller has zeroed *single. */
-void cleat__single_start(struct cleat__single *single, struct cleat_client *client,
-                         cleat__single_fn *run);
+void cleat__single_start(struct cleat__single *single, struct cleat_client *client, cleat__single_fn *run);
 
 /* Whether it has ended. True in a forked child, because nobody ends it there. */
 bool cleat__single_ended(const struct cleat__single *single);

@@ -27,8 +27,7 @@ static void source_fill(struct cleat__source *source, const char *path, const st
   source->links = (uint64_t)seen->st_nlink;
 }
 
-cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
-                                struct cleat_error *err) {
+cleat_status cleat__source_stat(const char *path, struct cleat__source *source, struct cleat_error *err) {
   struct stat seen;
   if (stat(path, &seen) != 0)
     return cleat__error_errno(err, errno, "cannot read %s", path);
@@ -39,17 +38,15 @@ cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
   return CLEAT_OK;
 }
 
-static cleat_status source_changed(const struct cleat__source *source, const char *how,
-                                   struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_CHANGED, "%s changed while it was being saved (%s)", source->path, how);
+static cleat_status source_changed(const struct cleat__source *source, const char *how, struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was being saved (%s)", source->path, how);
   cleat__error_hint(err, "save it when nobody writes to it; nothing was committed");
   return status;
 }
 
 /* The file existed at the stat, but cannot be opened now. */
-static cleat_status source_lost(const struct cleat__source *source, int why,
-                                struct cleat_error *err) {
+static cleat_status source_lost(const struct cleat__source *source, int why, struct cleat_error *err) {
   return why == ENOENT ? source_changed(source, "it was removed", err)
                        : cleat__error_errno(err, why, "cannot read %s", source->path);
 }
@@ -67,15 +64,13 @@ static cleat_status source_compare(const struct cleat__source *source, const str
    * changes the ctime, too, such as when a tool removes a checkpoint that `cleat run` holds by a link. That shows in
    * the number of links. If the number has changed and the mtime has not, this counts as no write. A write that
    * restores the mtime at that moment is missed here; api/run/hold.c checks more closely. */
-  if (now.mtime_ns != source->mtime_ns ||
-      (now.ctime_ns != source->ctime_ns && now.links == source->links)) {
+  if (now.mtime_ns != source->mtime_ns || (now.ctime_ns != source->ctime_ns && now.links == source->links)) {
     return source_changed(source, "it was written to", err);
   }
   return CLEAT_OK;
 }
 
-static cleat_status descriptor_check(const struct cleat__source *source, int fd,
-                                     struct cleat_error *err) {
+static cleat_status descriptor_check(const struct cleat__source *source, int fd, struct cleat_error *err) {
   struct stat seen;
   if (fstat(fd, &seen) != 0) {
     return cleat__error_errno(err, errno, "cannot read %s", source->path);
@@ -88,8 +83,7 @@ static cleat_status descriptor_check(const struct cleat__source *source, int fd,
 #define READ_BYTES ((size_t)256 * 1024)
 
 static cleat_status read_span(const struct cleat__source *source, int fd, uint64_t offset,
-                              const struct cleat__span *span, uint32_t *crc32c,
-                              struct cleat_error *err) {
+                              const struct cleat__span *span, uint32_t *crc32c, struct cleat_error *err) {
   char *to = span->base;
   size_t left = span->length;
   while (left > 0) {
@@ -110,8 +104,7 @@ static cleat_status read_span(const struct cleat__source *source, int fd, uint64
 }
 
 /* Opens the file and compares it with the source. The caller closes *fd. */
-static cleat_status source_open(const struct cleat__source *source, int *fd,
-                                struct cleat_error *err) {
+static cleat_status source_open(const struct cleat__source *source, int *fd, struct cleat_error *err) {
   if (cleat__fault_point()) {
     return cleat__error_errno(err, EIO, "cannot read %s", source->path);
   }
@@ -126,9 +119,8 @@ static cleat_status source_open(const struct cleat__source *source, int *fd,
   return status;
 }
 
-cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                struct cleat__spans into, uint32_t *crc32c,
-                                struct cleat_error *err) {
+cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset, struct cleat__spans into,
+                                uint32_t *crc32c, struct cleat_error *err) {
   int fd = -1;
   if (crc32c != NULL)
     *crc32c = 0;
@@ -145,8 +137,7 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
   return status;
 }
 
-static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size,
-                              struct cleat_error *err) {
+static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *err) {
   const struct cleat__source_feed *feed = ctx;
   assert(feed->fd >= 0 && offset + size <= feed->feed.length);
   const struct cleat__span into = {to, size};
@@ -156,12 +147,10 @@ static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size,
   return status == CLEAT_OK ? descriptor_check(feed->source, feed->fd, err) : status;
 }
 
-cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed,
-                                      const struct cleat__source *source, uint64_t offset,
-                                      uint64_t bytes, struct cleat_error *err) {
+cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed, const struct cleat__source *source,
+                                      uint64_t offset, uint64_t bytes, struct cleat_error *err) {
   assert(offset <= source->size && bytes <= source->size - offset);
-  *feed = (struct cleat__source_feed){
-      .feed = {bytes, feed_read, feed}, .source = source, .offset = offset, .fd = -1};
+  *feed = (struct cleat__source_feed){.feed = {bytes, feed_read, feed}, .source = source, .offset = offset, .fd = -1};
   return source_open(source, &feed->fd, err);
 }
 
@@ -170,8 +159,8 @@ void cleat__source_feed_end(struct cleat__source_feed *feed) {
   (void)close(feed->fd);
 }
 
-cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
-                                  uint64_t bytes, uint32_t *crc32c, struct cleat__call call) {
+cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset, uint64_t bytes, uint32_t *crc32c,
+                                  struct cleat__call call) {
   struct cleat__source_feed feed;
   cleat_status status = cleat__source_feed_begin(&feed, source, offset, bytes, call.err);
   if (status != CLEAT_OK)

@@ -22,19 +22,17 @@ struct cleat__source {
 
 /* Reads the attributes of a regular file. Links are followed. Errors: NOT_FOUND, INVALID (not a regular file), DENIED,
  * IO. */
-cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
-                                struct cleat_error *err);
+cleat_status cleat__source_stat(const char *path, struct cleat__source *source, struct cleat_error *err);
 
 /* Reads into the spans, from `offset` on. *crc32c is the checksum of these bytes; `crc32c` may be NULL. CHANGED: the
  * file is not the same as at the stat, before or after the read, or is shorter. */
-cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                struct cleat__spans into, uint32_t *crc32c,
-                                struct cleat_error *err);
+cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset, struct cleat__spans into,
+                                uint32_t *crc32c, struct cleat_error *err);
 
 /* The CRC-32C of a range, read in blocks that are not kept. CANCELLED: `cancel` was set meanwhile. Other errors: as
  * cleat__source_read. */
-cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
-                                  uint64_t bytes, uint32_t *crc32c, struct cleat__call call);
+cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset, uint64_t bytes, uint32_t *crc32c,
+                                  struct cleat__call call);
 
 /* A feed of a range of a source, which reads straight from the file. For one thread at a time. It must not be moved
  * while the feed is used. The file is open from begin to end. After each read it is compared with the source:
@@ -47,9 +45,8 @@ struct cleat__source_feed {
 };
 
 /* Errors: as cleat__source_read. Call cleat__source_feed_end only after success. */
-cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed,
-                                      const struct cleat__source *source, uint64_t offset,
-                                      uint64_t bytes, struct cleat_error *err);
+cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed, const struct cleat__source *source,
+                                      uint64_t offset, uint64_t bytes, struct cleat_error *err);
 void cleat__source_feed_end(struct cleat__source_feed *feed);
 
 /* Checks that the file is still the same. Otherwise CHANGED. */

@@ -22,8 +22,8 @@ static int compare_names(const void *a, const void *b) {
 
 /* Sets what is compared with file `index` of the checkpoint, and checks its size. INTEGRITY: it is missing or has
  * another size. */
-static cleat_status check_file(struct cleat_load *load, size_t index,
-                               const struct cleat_file *given, struct cleat_error *err) {
+static cleat_status check_file(struct cleat_load *load, size_t index, const struct cleat_file *given,
+                               struct cleat_error *err) {
   const struct cleat_file_info *info = &load->checkpoint->files[index].info;
   struct cleat__compared *compared = &load->compared[index];
   uint64_t size = given->data_bytes;
@@ -38,8 +38,8 @@ static cleat_status check_file(struct cleat_load *load, size_t index,
   compared->data = given->path == NULL ? given->data : NULL;
   if (size == info->size)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_INTEGRITY, "%s has %llu bytes, but %llu were saved",
-                          info->name, (unsigned long long)size, (unsigned long long)info->size);
+  return cleat__error_set(err, CLEAT_INTEGRITY, "%s has %llu bytes, but %llu were saved", info->name,
+                          (unsigned long long)size, (unsigned long long)info->size);
 }
 
 static cleat_status check_files(struct cleat_load *load, const struct named *sorted, size_t count,
@@ -53,15 +53,15 @@ static cleat_status check_files(struct cleat_load *load, const struct named *sor
                            : cleat__error_set(err, CLEAT_INTEGRITY, "%s is missing", wanted.name);
   }
   if (status == CLEAT_OK && count != checkpoint->file_count)
-    status = cleat__error_set(err, CLEAT_INTEGRITY, "%zu files were given, but %zu were saved",
-                              count, checkpoint->file_count);
+    status = cleat__error_set(err, CLEAT_INTEGRITY, "%zu files were given, but %zu were saved", count,
+                              checkpoint->file_count);
   if (status == CLEAT_INTEGRITY)
     cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);
   return status;
 }
 
-cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files,
-                                      size_t count, struct cleat_error *err) {
+cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files, size_t count,
+                                      struct cleat_error *err) {
   struct named *sorted = cleat__calloc(count, sizeof *sorted);
   load->compared = cleat__calloc(load->checkpoint->file_count, sizeof *load->compared);
   cleat_status status = CLEAT_OK;
@@ -77,8 +77,8 @@ cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct clea
   return status;
 }
 
-static cleat_status read_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                              uint32_t *crc32c, struct cleat_error *err) {
+static cleat_status read_part(struct cleat_load *load, const struct cleat__fetch *fetch, uint32_t *crc32c,
+                              struct cleat_error *err) {
   const struct cleat__compared *compared = &load->compared[fetch->file];
   uint64_t begin = cleat__load_part_begin(load, fetch);
   uint64_t bytes = cleat__load_part_bytes(load, fetch);
@@ -86,16 +86,14 @@ static cleat_status read_part(struct cleat_load *load, const struct cleat__fetch
     *crc32c = cleat__crc32c(0, compared->data + begin, (size_t)bytes);
     return CLEAT_OK;
   }
-  cleat_status status = cleat__source_crc32c(&compared->source, begin, bytes, crc32c,
-                                             cleat__call(&load->operation.cancel, err));
+  cleat_status status =
+      cleat__source_crc32c(&compared->source, begin, bytes, crc32c, cleat__call(&load->operation.cancel, err));
   if (status == CLEAT_CHANGED)
-    status =
-        cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was read", compared->source.path);
+    status = cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was read", compared->source.path);
   return status;
 }
 
-cleat_status cleat__load_process_compare(struct cleat_load *load,
-                                         const struct cleat__load_task *task,
+cleat_status cleat__load_process_compare(struct cleat_load *load, const struct cleat__load_task *task,
                                          struct cleat_error *err) {
   assert(load->kind == CLEAT__LOAD_COMPARE);
   const struct cleat__fetch *fetch = &task->fetch;
@@ -104,8 +102,7 @@ cleat_status cleat__load_process_compare(struct cleat_load *load,
   cleat_status status = read_part(load, fetch, &crc32c, err);
   if (status != CLEAT_OK || crc32c == wanted)
     return status;
-  status = cleat__error_set(err, CLEAT_INTEGRITY, "its CRC-32C is %08x, but %08x was saved", crc32c,
-                            wanted);
+  status = cleat__error_set(err, CLEAT_INTEGRITY, "its CRC-32C is %08x, but %08x was saved", crc32c, wanted);
   cleat__error_hint(err, "the bytes on this machine are damaged; load the checkpoint again");
   cleat__load_name_part(load, fetch, err);
   return status;

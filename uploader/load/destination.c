@@ -47,9 +47,9 @@ struct cleat__destination {
   char *fresh; /* path of the folder that files are made in */
   bool inside; /* the destination exists, and `fresh` is inside it */
   int fresh_fd;
-  int root_fd; /* descriptor of the destination if `inside`; otherwise -1 */
+  int root_fd;                           /* descriptor of the destination if `inside`; otherwise -1 */
   struct cleat__destination_file *files; /* owned array; the names are borrowed */
-  int *fds; /* descriptor of each file while it is written; otherwise -1 */
+  int *fds;                              /* descriptor of each file while it is written; otherwise -1 */
   size_t count;
   /* One lock for the files with the same index modulo TURNS; held while a part is written. The kernel lets one thread
    * at a time write to a file, and the others spin. That cost a quarter of a load's CPU time. With these locks they
@@ -94,8 +94,8 @@ static void fresh_remove(const struct cleat__destination *destination) {
 
 /* Opens the folder of `name` below root_fd without following links. *base: the last component. `make`: create missing
  * folders. Without it, *folder_fd is -1 for a missing one. */
-static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int *folder_fd,
-                                   const char **base, struct cleat_error *err) {
+static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int *folder_fd, const char **base,
+                                   struct cleat_error *err) {
   int at = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
   if (at < 0)
     return cleat__error_errno(err, errno, "cannot open the destination");
@@ -123,11 +123,10 @@ static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int
     if (!make && why == ENOENT)
       break;
     if (why == ELOOP || why == ENOTDIR) {
-      cleat_status status = cleat__error_set(
-          err, CLEAT_INVALID, "cannot load %s: a link or a file is in the place of its folder %.*s",
-          name, (int)(slash - name), name);
-      cleat__error_hint(err,
-                        "links inside the destination are not followed; move it out of the way");
+      cleat_status status =
+          cleat__error_set(err, CLEAT_INVALID, "cannot load %s: a link or a file is in the place of its folder %.*s",
+                           name, (int)(slash - name), name);
+      cleat__error_hint(err, "links inside the destination are not followed; move it out of the way");
       return status;
     }
     return cleat__error_errno(err, why, "cannot open the folder of %s", name);
@@ -147,8 +146,7 @@ static cleat_status place_check(const struct cleat__destination *destination, co
   if (status != CLEAT_OK || folder < 0)
     return status;
   if (fstatat(folder, base, &seen, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(seen.st_mode)) {
-    status = cleat__error_set(err, CLEAT_INVALID,
-                              "cannot load a file to %s/%s: there is a folder of that name",
+    status = cleat__error_set(err, CLEAT_INVALID, "cannot load a file to %s/%s: there is a folder of that name",
                               destination->path, name);
   }
   (void)close(folder);
@@ -158,12 +156,11 @@ static cleat_status place_check(const struct cleat__destination *destination, co
 /* ---- Begin -------------------------------------------------------------------------------------- */
 
 /* Makes one file below the fresh folder and reserves its space. */
-static cleat_status file_make(const struct cleat__destination *destination,
-                              const struct cleat__destination_file *file, struct cleat_error *err) {
+static cleat_status file_make(const struct cleat__destination *destination, const struct cleat__destination_file *file,
+                              struct cleat_error *err) {
   int folder = -1;
   const char *base = NULL;
-  cleat_status status =
-      walk_to_folder(destination->fresh_fd, file->name, true, &folder, &base, err);
+  cleat_status status = walk_to_folder(destination->fresh_fd, file->name, true, &folder, &base, err);
   if (status != CLEAT_OK)
     return status;
   int fd = openat(folder, base, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
@@ -191,27 +188,24 @@ static cleat_status fresh_make(struct cleat__destination *destination, struct cl
   if (cleat__random_hex(8, random) != CLEAT_OK) {
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  destination->fresh = cleat__strprintf(
-      destination->inside ? "%s/.cleat-load-%s" : "%s.cleat-load-%s", destination->path, random);
+  destination->fresh =
+      cleat__strprintf(destination->inside ? "%s/.cleat-load-%s" : "%s.cleat-load-%s", destination->path, random);
   if (destination->fresh == NULL)
     return cleat__error_no_memory(err, "a path");
   if (mkdir(destination->fresh, FOLDER_MODE) != 0) {
-    cleat_status status =
-        cleat__error_errno(err, errno, "cannot make the folder %s", destination->fresh);
+    cleat_status status = cleat__error_errno(err, errno, "cannot make the folder %s", destination->fresh);
     cleat__error_hint(err, "the destination's parent must exist and be writable");
     return status;
   }
   destination->fresh_fd = open(destination->fresh, FOLDER_FLAGS | O_NOFOLLOW);
   if (destination->fresh_fd >= 0)
     return CLEAT_OK;
-  cleat_status status =
-      cleat__error_errno(err, errno, "cannot open the folder %s", destination->fresh);
+  cleat_status status = cleat__error_errno(err, errno, "cannot open the folder %s", destination->fresh);
   (void)rmdir(destination->fresh);
   return status;
 }
 
-static cleat_status destination_stat(struct cleat__destination *destination, bool force,
-                                     struct cleat_error *err) {
+static cleat_status destination_stat(struct cleat__destination *destination, bool force, struct cleat_error *err) {
   struct stat seen;
   if (lstat(destination->path, &seen) != 0) {
     if (errno == ENOENT)
@@ -219,8 +213,7 @@ static cleat_status destination_stat(struct cleat__destination *destination, boo
     return cleat__error_errno(err, errno, "cannot read the attributes of %s", destination->path);
   }
   if (!force) {
-    cleat_status status =
-        cleat__error_set(err, CLEAT_EXISTS, "the destination %s exists", destination->path);
+    cleat_status status = cleat__error_set(err, CLEAT_EXISTS, "the destination %s exists", destination->path);
     cleat__error_hint(err, "choose another one, or use --force to write into it");
     return status;
   }
@@ -231,9 +224,8 @@ static cleat_status destination_stat(struct cleat__destination *destination, boo
   return cleat__error_errno(err, errno, "cannot write into %s", destination->path);
 }
 
-static cleat_status destination_new(const char *path, const struct cleat__destination_file *files,
-                                    size_t count, struct cleat__destination **destination,
-                                    struct cleat_error *err) {
+static cleat_status destination_new(const char *path, const struct cleat__destination_file *files, size_t count,
+                                    struct cleat__destination **destination, struct cleat_error *err) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/')
     length--;
@@ -261,10 +253,8 @@ static cleat_status destination_new(const char *path, const struct cleat__destin
   return CLEAT_OK;
 }
 
-cleat_status cleat__destination_begin(const char *path, bool force,
-                                      const struct cleat__destination_file *files, size_t count,
-                                      struct cleat__destination **destination,
-                                      struct cleat_error *err) {
+cleat_status cleat__destination_begin(const char *path, bool force, const struct cleat__destination_file *files,
+                                      size_t count, struct cleat__destination **destination, struct cleat_error *err) {
   struct cleat__destination *made = NULL;
   cleat_status status = destination_new(path, files, count, &made, err);
   if (status != CLEAT_OK)
@@ -312,14 +302,13 @@ static int open_file(struct cleat__destination *destination, size_t index) {
   assert(index < destination->count);
   /* Nobody else uses the fresh folder, so it contains no link. */
   if (destination->fds[index] < 0)
-    destination->fds[index] = openat(destination->fresh_fd, destination->files[index].name,
-                                     O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    destination->fds[index] =
+        openat(destination->fresh_fd, destination->files[index].name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
   return destination->fds[index];
 }
 
-cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
-                                      uint64_t offset, struct cleat__spans spans,
-                                      struct cleat_error *err) {
+cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index, uint64_t offset,
+                                      struct cleat__spans spans, struct cleat_error *err) {
   const char *name = destination->files[index].name;
   uint64_t at = offset;
   int why = 0;
@@ -340,12 +329,11 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
   cleat__mutex_unlock(turn);
   if (status == CLEAT_OK)
     why = cleat__sync_begin(fd, offset, at - offset);
-  return why == 0 ? CLEAT_OK
-                  : cleat__error_errno(err, why, "cannot write %s/%s", destination->path, name);
+  return why == 0 ? CLEAT_OK : cleat__error_errno(err, why, "cannot write %s/%s", destination->path, name);
 }
 
-cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
-                                     bool *unsynced, struct cleat_error *err) {
+cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index, bool *unsynced,
+                                     struct cleat_error *err) {
   pthread_mutex_t *turn = &destination->turns[index % TURNS];
   cleat__mutex_lock(turn);
   int fd = open_file(destination, index), failure = fd < 0 ? errno : 0;
@@ -367,8 +355,7 @@ cleat_status cleat__destination_sync(struct cleat__destination *destination, siz
 
 /* ---- End ---------------------------------------------------------------------------------------- */
 
-static cleat_status file_move(const struct cleat__destination *destination, const char *name,
-                              struct cleat_error *err) {
+static cleat_status file_move(const struct cleat__destination *destination, const char *name, struct cleat_error *err) {
   assert(destination->inside && destination->root_fd >= 0);
   int folder = -1;
   const char *base = NULL;
@@ -384,11 +371,9 @@ static cleat_status file_move(const struct cleat__destination *destination, cons
 }
 
 /* Syncs every folder that contains one of the files, directly or below, up to root_fd and including it. */
-static cleat_status sync_folders(const struct cleat__destination *destination, int root_fd,
-                                 struct cleat_error *err) {
+static cleat_status sync_folders(const struct cleat__destination *destination, int root_fd, struct cleat_error *err) {
   struct cleat__destination_folders folders;
-  cleat_status status =
-      cleat__destination_folders(destination->files, destination->count, &folders, err);
+  cleat_status status = cleat__destination_folders(destination->files, destination->count, &folders, err);
   if (status != CLEAT_OK)
     return status;
   for (size_t i = 0; status == CLEAT_OK && i < folders.count; i++) {
@@ -399,8 +384,8 @@ static cleat_status sync_folders(const struct cleat__destination *destination, i
       break;
     int failure = fd >= 0 ? cleat__sync_folder(fd) : ENOENT;
     if (failure != 0)
-      status = cleat__error_errno(err, failure, "cannot sync the folder %s/%s to disk",
-                                  destination->path, folders.names[i]);
+      status =
+          cleat__error_errno(err, failure, "cannot sync the folder %s/%s to disk", destination->path, folders.names[i]);
     if (fd >= 0)
       (void)close(fd);
   }
@@ -408,8 +393,7 @@ static cleat_status sync_folders(const struct cleat__destination *destination, i
   return status;
 }
 
-static cleat_status commit_inside(const struct cleat__destination *destination,
-                                  struct cleat_error *err) {
+static cleat_status commit_inside(const struct cleat__destination *destination, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < destination->count; i++) {
     status = file_move(destination, destination->files[i].name, err);
@@ -422,8 +406,7 @@ static int rename_new(const char *from, const char *to) {
   /* RENAME_NOREPLACE: another process may have created the destination meanwhile. */
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
     return 0;
-  if (errno == EINVAL ||
-      errno == ENOSYS) { /* the file system lacks it; rename replaces only an empty folder */
+  if (errno == EINVAL || errno == ENOSYS) { /* the file system lacks it; rename replaces only an empty folder */
     if (rename(from, to) == 0)
       return 0;
   }
@@ -438,8 +421,7 @@ static char *parent_of(const char *path) {
   return slash == path ? cleat__strdup("/") : cleat__strndup(path, (size_t)(slash - path));
 }
 
-static cleat_status commit_new(const struct cleat__destination *destination,
-                               struct cleat_error *err) {
+static cleat_status commit_new(const struct cleat__destination *destination, struct cleat_error *err) {
   assert(!destination->inside);
   const char *path = destination->path;
   cleat_status status = sync_folders(destination, destination->fresh_fd, err);
@@ -459,10 +441,8 @@ static cleat_status commit_new(const struct cleat__destination *destination,
   return status;
 }
 
-cleat_status cleat__destination_commit(struct cleat__destination *destination,
-                                       struct cleat_error *err) {
-  cleat_status status =
-      destination->inside ? commit_inside(destination, err) : commit_new(destination, err);
+cleat_status cleat__destination_commit(struct cleat__destination *destination, struct cleat_error *err) {
+  cleat_status status = destination->inside ? commit_inside(destination, err) : commit_new(destination, err);
   if (status != CLEAT_OK || destination->inside)
     fresh_remove(destination);
   destination_free(destination);

@@ -22,27 +22,23 @@ struct cleat__destination_file {
 /* Checks the destination and makes all files below the fresh directory. Reserves their space, so that a full disk shows
  * before anything is fetched. Errors: EXISTS (without force), INVALID (a link or a file is in the place of a folder),
  * NO_SPACE, DENIED, IO. */
-cleat_status cleat__destination_begin(const char *path, bool force,
-                                      const struct cleat__destination_file *files, size_t count,
-                                      struct cleat__destination **destination,
-                                      struct cleat_error *err);
+cleat_status cleat__destination_begin(const char *path, bool force, const struct cleat__destination_file *files,
+                                      size_t count, struct cleat__destination **destination, struct cleat_error *err);
 
 /* Writes the spans into file `index` at `offset`. The file stays open until its sync, because a descriptor opened later
  * may not learn of a failed write. */
-cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
-                                      uint64_t offset, struct cleat__spans spans,
-                                      struct cleat_error *err);
+cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index, uint64_t offset,
+                                      struct cleat__spans spans, struct cleat_error *err);
 
 /* Syncs file `index`, which is fully written, to the disk and closes it. Each file must be synced before the commit.
  * *unsynced is set to true if the file system supports no sync, and otherwise not changed. Errors, which name the file:
  * IO, NO_SPACE. */
-cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
-                                     bool *unsynced, struct cleat_error *err);
+cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index, bool *unsynced,
+                                     struct cleat_error *err);
 
 /* Moves all files into place and frees *destination. When it returns, the names are on the disk. On failure nothing
  * that existed is lost, and the fresh directory is removed. The destination is freed in this case, too. */
-cleat_status cleat__destination_commit(struct cleat__destination *destination,
-                                       struct cleat_error *err);
+cleat_status cleat__destination_commit(struct cleat__destination *destination, struct cleat_error *err);
 
 /* Removes the fresh directory and frees the destination. `destination` may be NULL. */
 void cleat__destination_abandon(struct cleat__destination *destination);

@@ -31,8 +31,7 @@ static size_t count_slashes(const struct cleat__destination_file *files, size_t 
 }
 
 /* Lists every prefix of every name that ends in a slash, and "". Returns how many. */
-static size_t list_prefixes(const struct cleat__destination_file *files, size_t count,
-                            struct prefix *prefixes) {
+static size_t list_prefixes(const struct cleat__destination_file *files, size_t count, struct prefix *prefixes) {
   size_t listed = 0;
   prefixes[listed++] = (struct prefix){"", 0};
   for (size_t i = 0; i < count; i++) {
@@ -46,8 +45,7 @@ static size_t list_prefixes(const struct cleat__destination_file *files, size_t 
 
 /* Copies the distinct ones of sorted prefixes into `folders`. False: no memory. The names copied so far belong to
  * `folders`. */
-static bool copy_distinct(const struct prefix *prefixes, size_t count,
-                          struct cleat__destination_folders *folders) {
+static bool copy_distinct(const struct prefix *prefixes, size_t count, struct cleat__destination_folders *folders) {
   for (size_t i = 0; i < count; i++) {
     if (i > 0 && compare_prefixes(&prefixes[i - 1], &prefixes[i]) == 0)
       continue;
@@ -60,8 +58,7 @@ static bool copy_distinct(const struct prefix *prefixes, size_t count,
 }
 
 cleat_status cleat__destination_folders(const struct cleat__destination_file *files, size_t count,
-                                        struct cleat__destination_folders *folders,
-                                        struct cleat_error *err) {
+                                        struct cleat__destination_folders *folders, struct cleat_error *err) {
   size_t most = 1 + count_slashes(files, count);
   struct prefix *prefixes = cleat__calloc(most, sizeof *prefixes);
   struct cleat__destination_folders made = {.names = cleat__calloc(most, sizeof *made.names)};

@@ -12,8 +12,7 @@ struct cleat__destination_folders {
 
 /* Sets *folders on success only. Error: NO_MEMORY. */
 cleat_status cleat__destination_folders(const struct cleat__destination_file *files, size_t count,
-                                        struct cleat__destination_folders *folders,
-                                        struct cleat_error *err);
+                                        struct cleat__destination_folders *folders, struct cleat_error *err);
 void cleat__destination_folders_clear(struct cleat__destination_folders *folders);
 
 #endif

@@ -10,8 +10,7 @@
 #include <assert.h>
 
 /* A missing or shortened object is damage, unless a prune has overtaken this load. */
-static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
-                                      struct cleat_error *err) {
+static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status, struct cleat_error *err) {
   bool missing = cleat__object_is_absent(status, err);
   if (missing) {
     err->status = CLEAT_INTEGRITY;
@@ -20,26 +19,22 @@ static cleat_status missing_is_damage(const struct cleat_load *load, cleat_statu
   if (status == CLEAT_INTEGRITY) {
     cleat__error_hint(err, "the object in the store was damaged or removed; load another step");
   }
-  return missing ? cleat__checkpoint_explain(load->operation.client, &load->checkpoint->manifest,
-                                             "loaded", err)
+  return missing ? cleat__checkpoint_explain(load->operation.client, &load->checkpoint->manifest, "loaded", err)
                  : status;
 }
 
-static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t offset,
-                                struct cleat__spans into, uint32_t *crc32c,
-                                struct cleat_error *err) {
+static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t offset, struct cleat__spans into,
+                                uint32_t *crc32c, struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = load->checkpoint;
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_file(checkpoint->manifest.step, checkpoint->manifest.attempt,
-                  checkpoint->files[file].info.name, key);
+  cleat__key_file(checkpoint->manifest.step, checkpoint->manifest.attempt, checkpoint->files[file].info.name, key);
   cleat_status status = cleat__store_get(load->operation.client->store, key, offset, into, crc32c,
                                          cleat__call(&load->operation.cancel, err));
   return missing_is_damage(load, status, err);
 }
 
-cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                     uint64_t offset, struct cleat__spans into,
-                                     struct cleat_error *err) {
+cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch, uint64_t offset,
+                                     struct cleat__spans into, struct cleat_error *err) {
   uint32_t ignored = 0;
   cleat_status status = fetch_bytes(load, fetch->file, offset, into, &ignored, err);
   if (status != CLEAT_OK)
@@ -52,17 +47,16 @@ static uint32_t saved_crc32c(const struct cleat_load *load, const struct cleat__
   return load->checkpoint->files[fetch->file].entry->crc32c[fetch->part];
 }
 
-static bool is_sound(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                     uint32_t crc32c) {
+static bool is_sound(const struct cleat_load *load, const struct cleat__fetch *fetch, uint32_t crc32c) {
   return !load->verify || crc32c == saved_crc32c(load, fetch);
 }
 
 /* Sets the error after a try that gave a wrong checksum. `turn` counts tries from 0. */
-static cleat_status refuse_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                                uint32_t crc32c, int turn, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_INTEGRITY, "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
-      saved_crc32c(load, fetch), turn + 1);
+static cleat_status refuse_part(const struct cleat_load *load, const struct cleat__fetch *fetch, uint32_t crc32c,
+                                int turn, struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_INTEGRITY, "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
+                       saved_crc32c(load, fetch), turn + 1);
   cleat__error_hint(err, "the stored bytes are damaged; load another step");
   if (turn == 0)
     cleat__log(&load->operation.client->log, CLEAT_LOG_WARNING,
@@ -71,13 +65,12 @@ static cleat_status refuse_part(const struct cleat_load *load, const struct clea
   return status;
 }
 
-cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                    struct cleat__spans into, struct cleat_error *err) {
+cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch, struct cleat__spans into,
+                                    struct cleat_error *err) {
   uint32_t crc32c = 0;
   cleat_status status = CLEAT_OK;
   for (int turn = 0; turn < CLEAT__LOAD_TRIES; turn++) {
-    status =
-        fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, &crc32c, err);
+    status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, &crc32c, err);
     if (status != CLEAT_OK || is_sound(load, fetch, crc32c))
       break;
     status = refuse_part(load, fetch, crc32c, turn, err);
@@ -89,9 +82,8 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
 
 /* Fetches the range at `offset` of the part into the buffer. *crc32c is the checksum of the part up to there, and is
  * continued. */
-static cleat_status fetch_into_buffer(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                      uint64_t offset, const struct cleat__span *range,
-                                      uint32_t *crc32c, struct cleat_error *err) {
+static cleat_status fetch_into_buffer(struct cleat_load *load, const struct cleat__fetch *fetch, uint64_t offset,
+                                      const struct cleat__span *range, uint32_t *crc32c, struct cleat_error *err) {
   uint32_t of_range = 0;
   cleat_status status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch) + offset,
                                     cleat__spans(range, 1), &of_range, err);
@@ -125,8 +117,7 @@ static cleat_status fetch_ranges(struct cleat_load *load, const struct cleat__lo
   return status;
 }
 
-cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
-                                        const struct cleat__load_task *task,
+cleat_status cleat__load_fetch_buffered(struct cleat_load *load, const struct cleat__load_task *task,
                                         cleat__load_deliver_fn *deliver, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (int turn = 0; turn < CLEAT__LOAD_TRIES; turn++) {

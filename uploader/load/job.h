@@ -53,29 +53,19 @@ struct cleat__wanted_tensor {
   unsigned lane; /* lane that copies to `data` */
 };
 
-enum cleat__load_task_kind {
-  CLEAT__LOAD_FETCH,
-  CLEAT__LOAD_SYNC,
-  CLEAT__LOAD_COMMIT,
-  CLEAT__LOAD_ABANDON
-};
+enum cleat__load_task_kind { CLEAT__LOAD_FETCH, CLEAT__LOAD_SYNC, CLEAT__LOAD_COMMIT, CLEAT__LOAD_ABANDON };
 
 struct cleat__load_task {
   enum cleat__load_task_kind kind;
   struct cleat__fetch fetch; /* for SYNC: names its file */
-  void *buffer;   /* FETCH: a staging buffer, or a slice of one, that holds the part; NULL: none */
-  double began_s; /* for FETCH */
+  void *buffer;              /* FETCH: a staging buffer, or a slice of one, that holds the part; NULL: none */
+  double began_s;            /* for FETCH */
   cleat_status status;
   struct cleat_error error;
   struct cleat__load_task *next; /* in the list of idle tasks */
 };
 
-enum cleat__load_kind {
-  CLEAT__LOAD_TENSORS,
-  CLEAT__LOAD_FILES,
-  CLEAT__LOAD_VERIFY,
-  CLEAT__LOAD_COMPARE
-};
+enum cleat__load_kind { CLEAT__LOAD_TENSORS, CLEAT__LOAD_FILES, CLEAT__LOAD_VERIFY, CLEAT__LOAD_COMPARE };
 
 /* What is compared with a file of the checkpoint. */
 struct cleat__compared {
@@ -130,39 +120,32 @@ uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct clea
 uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch);
 
 /* Puts "step 5: part 3 of model.safetensors (tensor wte)" in front of the message. */
-void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                           struct cleat_error *err);
+void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch, struct cleat_error *err);
 
 /* ---- load/fetch.c ---- */
 
 /* Fetches the whole part into the spans and checks it. Fetches it again if it is not what was saved. */
-cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                    struct cleat__spans into, struct cleat_error *err);
+cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch, struct cleat__spans into,
+                                    struct cleat_error *err);
 
 /* Brings a range to its destination. `offset`: of the range within the part. */
-typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load,
-                                            const struct cleat__load_task *task, uint64_t offset,
-                                            const struct cleat__span *range,
-                                            struct cleat_error *err);
+typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load, const struct cleat__load_task *task,
+                                            uint64_t offset, const struct cleat__span *range, struct cleat_error *err);
 
 /* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part larger than the
  * buffer comes range by range. Each range is delivered before the next one is fetched. So all ranges but the last are
  * delivered before the part is checked, and again if it is fetched again. */
-cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
-                                        const struct cleat__load_task *task,
+cleat_status cleat__load_fetch_buffered(struct cleat_load *load, const struct cleat__load_task *task,
                                         cleat__load_deliver_fn *deliver, struct cleat_error *err);
 
 /* Fetches a range of the part without checking it. `offset`: in the file. */
-cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                     uint64_t offset, struct cleat__spans into,
-                                     struct cleat_error *err);
+cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch, uint64_t offset,
+                                     struct cleat__spans into, struct cleat_error *err);
 
 /* ---- load/tensors.c ---- */
 
-cleat_status cleat__load_plan_tensors(struct cleat_load *load,
-                                      const struct cleat_load_request *requests,
-                                      const struct cleat_place *places, size_t count,
-                                      struct cleat_error *err);
+cleat_status cleat__load_plan_tensors(struct cleat_load *load, const struct cleat_load_request *requests,
+                                      const struct cleat_place *places, size_t count, struct cleat_error *err);
 cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
                                          struct cleat_error *err);
 
@@ -170,17 +153,15 @@ cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__
 
 /* Assigns a given file to each file of the checkpoint. Then, for each task: reads one part and compares its
  * checksum. */
-cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files,
-                                      size_t count, struct cleat_error *err);
-cleat_status cleat__load_process_compare(struct cleat_load *load,
-                                         const struct cleat__load_task *task,
+cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files, size_t count,
+                                      struct cleat_error *err);
+cleat_status cleat__load_process_compare(struct cleat_load *load, const struct cleat__load_task *task,
                                          struct cleat_error *err);
 
 /* ---- load/match.c ---- */
 
 /* Checks all requests against the checkpoint. MISMATCH: the message lists what does not fit. */
-cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
-                               const struct cleat_load_request *requests, size_t count,
-                               const struct cleat_load_options *options, struct cleat_error *err);
+cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                               size_t count, const struct cleat_load_options *options, struct cleat_error *err);
 
 #endif

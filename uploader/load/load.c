@@ -42,9 +42,8 @@ static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
   }
   if (load->synced.next_file == checkpoint->file_count)
     return false;
-  *fetch = (struct cleat__fetch){.file = load->synced.next_file,
-                                 .part = load->synced.next_part,
-                                 .buffered = load->kind == CLEAT__LOAD_FILES};
+  *fetch = (struct cleat__fetch){
+      .file = load->synced.next_file, .part = load->synced.next_part, .buffered = load->kind == CLEAT__LOAD_FILES};
   return true;
 }
 
@@ -59,8 +58,7 @@ static void advance_locked(struct cleat_load *load) {
   }
 }
 
-static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
-                                                  const struct cleat__fetch *fetch) {
+static struct cleat__load_task *take_fetch_locked(struct cleat_load *load, const struct cleat__fetch *fetch) {
   assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
@@ -71,8 +69,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
     return NULL;
   /* One buffer, whatever the size of the part. */
   if (fetch->buffered &&
-      !cleat__client_take_buffers_locked(client, &load->operation.job,
-                                         cleat__load_part_bytes(load, fetch), 1, &buffer))
+      !cleat__client_take_buffers_locked(client, &load->operation.job, cleat__load_part_bytes(load, fetch), 1, &buffer))
     return NULL;
   load->synced.idle = task->next;
   task->kind = CLEAT__LOAD_FETCH;
@@ -84,8 +81,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   return task;
 }
 
-static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
-                                                 enum cleat__load_task_kind kind) {
+static struct cleat__load_task *take_idle_locked(struct cleat_load *load, enum cleat__load_task_kind kind) {
   assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat__load_task *task = load->synced.idle;
   assert(task != NULL);
@@ -100,8 +96,7 @@ static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool l
   assert(cleat__pool_is_mine(load->operation.client->pool));
   assert(load->synced.sync_begun <= load->synced.sync_end);
   size_t waiting = load->synced.sync_end - load->synced.sync_begun;
-  load->synced.draining =
-      waiting > 0 && (load->synced.draining || last || waiting >= CLEAT__LOAD_SYNC_BATCH);
+  load->synced.draining = waiting > 0 && (load->synced.draining || last || waiting >= CLEAT__LOAD_SYNC_BATCH);
   if (!load->synced.draining)
     return NULL;
   struct cleat__load_task *task = take_idle_locked(load, CLEAT__LOAD_SYNC);
@@ -118,11 +113,9 @@ static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
     return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
     /* Files are moved into place only when all are synced. Otherwise they are removed. */
-    assert(load->operation.synced.stopping ||
-           load->synced.files_done == load->checkpoint->file_count);
+    assert(load->operation.synced.stopping || load->synced.files_done == load->checkpoint->file_count);
     load->synced.finish_begun = true;
-    return take_idle_locked(load, load->operation.synced.stopping ? CLEAT__LOAD_ABANDON
-                                                                  : CLEAT__LOAD_COMMIT);
+    return take_idle_locked(load, load->operation.synced.stopping ? CLEAT__LOAD_ABANDON : CLEAT__LOAD_COMMIT);
   }
   cleat__operation_end_locked(&load->operation);
   return NULL;
@@ -152,19 +145,16 @@ static cleat_status process_verify(struct cleat_load *load, const struct cleat__
   return cleat__load_fetch_part(load, &task->fetch, cleat__spans(&dropped, 1), err);
 }
 
-static cleat_status write_range(struct cleat_load *load, const struct cleat__load_task *task,
-                                uint64_t offset, const struct cleat__span *range,
-                                struct cleat_error *err) {
+static cleat_status write_range(struct cleat_load *load, const struct cleat__load_task *task, uint64_t offset,
+                                const struct cleat__span *range, struct cleat_error *err) {
   return cleat__destination_write(load->destination, task->fetch.file,
-                                  cleat__load_part_begin(load, &task->fetch) + offset,
-                                  cleat__spans(range, 1), err);
+                                  cleat__load_part_begin(load, &task->fetch) + offset, cleat__spans(range, 1), err);
 }
 
 static cleat_status process_sync(struct cleat_load *load, const struct cleat__load_task *task,
                                  struct cleat_error *err) {
   bool unsynced = false;
-  cleat_status status =
-      cleat__destination_sync(load->destination, task->fetch.file, &unsynced, err);
+  cleat_status status = cleat__destination_sync(load->destination, task->fetch.file, &unsynced, err);
   if (unsynced && !atomic_exchange(&load->unsynced_told, true))
     cleat__log(&load->operation.client->log, CLEAT_LOG_WARNING,
                "the file system cannot sync %s: it decides when the loaded files reach the disk",
@@ -234,9 +224,8 @@ static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
   struct cleat_load *load = load_of(job);
   struct cleat__load_task *task = (struct cleat__load_task *)taken;
   if (task->kind == CLEAT__LOAD_FETCH && uses_store(load))
-    cleat__client_end_transfer_locked(
-        load->operation.client, CLEAT__DOWN, task->began_s,
-        task->status == CLEAT_OK ? cleat__load_part_bytes(load, &task->fetch) : 0);
+    cleat__client_end_transfer_locked(load->operation.client, CLEAT__DOWN, task->began_s,
+                                      task->status == CLEAT_OK ? cleat__load_part_bytes(load, &task->fetch) : 0);
   if (task->buffer != NULL)
     cleat__client_give_buffers_locked(load->operation.client, 1, &task->buffer);
   if (task->status == CLEAT_OK) {
@@ -248,8 +237,7 @@ static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
   load->synced.idle = task;
 }
 
-static const struct cleat__job_ops load_ops = {
-    .take = load_take, .process = load_process, .finish = load_finish};
+static const struct cleat__job_ops load_ops = {.take = load_take, .process = load_process, .finish = load_finish};
 
 /* ---- Start ------------------------------------------------------------------------------------ */
 
@@ -268,8 +256,8 @@ static void load_destroy(struct cleat_load *load) {
   cleat__free(load);
 }
 
-static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__load_kind kind,
-                             bool verify, struct cleat_load **load, struct cleat_error *err) {
+static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__load_kind kind, bool verify,
+                             struct cleat_load **load, struct cleat_error *err) {
   struct cleat_load *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the load");
@@ -278,8 +266,7 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
   fresh->checkpoint = checkpoint;
   fresh->kind = kind;
   fresh->verify = verify;
-  fresh->synced.parts_left =
-      cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.parts_left));
+  fresh->synced.parts_left = cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.parts_left));
   fresh->synced.to_sync = cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.to_sync));
   if (fresh->synced.parts_left == NULL || fresh->synced.to_sync == NULL) {
     load_destroy(fresh);
@@ -330,8 +317,8 @@ static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_err
 }
 
 /* Gives the load to the pool. After a failure, frees it. */
-static cleat_status load_launch(struct cleat_load *fresh, cleat_status status,
-                                struct cleat_load **load, struct cleat_error *err) {
+static cleat_status load_launch(struct cleat_load *fresh, cleat_status status, struct cleat_load **load,
+                                struct cleat_error *err) {
   if (status == CLEAT_OK)
     status = load_prepare_tasks(fresh, err);
   if (status != CLEAT_OK) {
@@ -343,10 +330,9 @@ static cleat_status load_launch(struct cleat_load *fresh, cleat_status status,
   return CLEAT_OK;
 }
 
-cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
-                                       const struct cleat_load_request *requests, size_t count,
-                                       const struct cleat_load_options *options,
-                                       struct cleat_load **load, struct cleat_error *err) {
+cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                                       size_t count, const struct cleat_load_options *options, struct cleat_load **load,
+                                       struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
   cleat_status status = cleat__load_match(checkpoint, requests, count, options, err);
   if (status != CLEAT_OK)
@@ -360,8 +346,7 @@ cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
   return load_launch(fresh, status, load, err);
 }
 
-static cleat_status destination_begin(struct cleat_load *load, const char *path, bool force,
-                                      struct cleat_error *err) {
+static cleat_status destination_begin(struct cleat_load *load, const char *path, bool force, struct cleat_error *err) {
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   struct cleat__destination_file *files = cleat__calloc(checkpoint->file_count, sizeof(*files));
   if (files == NULL)
@@ -370,15 +355,14 @@ static cleat_status destination_begin(struct cleat_load *load, const char *path,
     const struct cleat_file_info *info = &checkpoint->files[i].info;
     files[i] = (struct cleat__destination_file){info->name, info->size};
   }
-  cleat_status status =
-      cleat__destination_begin(path, force, files, checkpoint->file_count, &load->destination, err);
+  cleat_status status = cleat__destination_begin(path, force, files, checkpoint->file_count, &load->destination, err);
   cleat__free(files);
   return status;
 }
 
 cleat_status cleat__load_start_files(struct cleat_checkpoint *checkpoint, const char *destination,
-                                     const struct cleat_load_options *options,
-                                     struct cleat_load **load, struct cleat_error *err) {
+                                     const struct cleat_load_options *options, struct cleat_load **load,
+                                     struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
   cleat_status status = load_new(checkpoint, CLEAT__LOAD_FILES, !options->no_verify, &fresh, err);
   if (status != CLEAT_OK)
@@ -400,9 +384,8 @@ cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint, struc
   return load_launch(fresh, status, load, err);
 }
 
-cleat_status cleat__load_start_compare(struct cleat_checkpoint *checkpoint,
-                                       const struct cleat_file *files, size_t count,
-                                       struct cleat_load **load, struct cleat_error *err) {
+cleat_status cleat__load_start_compare(struct cleat_checkpoint *checkpoint, const struct cleat_file *files,
+                                       size_t count, struct cleat_load **load, struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
   cleat_status status = load_new(checkpoint, CLEAT__LOAD_COMPARE, true, &fresh, err);
   if (status != CLEAT_OK)

@@ -24,8 +24,7 @@ struct complaints {
 static void complain(struct complaints *complaints, const char *line) {
   complaints->count++;
   cleat__log(complaints->log, CLEAT_LOG_WARNING, "load: %s", line);
-  if (cleat__buffer_print(&complaints->text, "%s%s", complaints->text.length > 0 ? "; " : "",
-                          line) != CLEAT_OK) {
+  if (cleat__buffer_print(&complaints->text, "%s%s", complaints->text.length > 0 ? "; " : "", line) != CLEAT_OK) {
     complaints->left_out++;
   }
 }
@@ -41,8 +40,7 @@ static void shape_print(char *text, size_t size, int ndim, const int64_t *shape)
   }
 }
 
-static cleat_status request_check(const struct cleat_load_request *request, size_t index,
-                                  struct cleat_error *err) {
+static cleat_status request_check(const struct cleat_load_request *request, size_t index, struct cleat_error *err) {
   if (request->name == NULL) {
     return cleat__error_set(err, CLEAT_INVALID, "request %zu has no name", index);
   }
@@ -53,15 +51,13 @@ static cleat_status request_check(const struct cleat_load_request *request, size
     return status;
   if (bytes != request->data_bytes || (request->data == NULL && bytes > 0)) {
     return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s: the destination has %" PRIu64
-                            " bytes, but the request needs %" PRIu64,
+                            "tensor %s: the destination has %" PRIu64 " bytes, but the request needs %" PRIu64,
                             request->name, request->data == NULL ? 0 : request->data_bytes, bytes);
   }
   return CLEAT_OK;
 }
 
-static bool shape_fits(const struct cleat_load_request *request,
-                       const struct cleat_tensor_info *info) {
+static bool shape_fits(const struct cleat_load_request *request, const struct cleat_tensor_info *info) {
   if (request->ndim != info->ndim)
     return false;
   struct cleat__tensor_spec spec = {info->name, info->dtype, info->ndim, info->shape};
@@ -98,29 +94,26 @@ static void compare(const struct cleat_load_request *request, const struct cleat
 static void complain_of(struct complaints *complaints, const char *what, const char *tensor) {
   char line[256];
   char name[CLEAT__QUOTE_MAX];
-  (void)snprintf(line, sizeof(line), "%s: %s", what,
-                 cleat__name_quote(tensor, strlen(tensor), name));
+  (void)snprintf(line, sizeof(line), "%s: %s", what, cleat__name_quote(tensor, strlen(tensor), name));
   complain(complaints, line);
 }
 
-static cleat_status match_all(const struct cleat_checkpoint *checkpoint,
-                              const struct cleat_load_request *requests, size_t count,
-                              const struct cleat_load_options *options, bool *seen,
+static cleat_status match_all(const struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                              size_t count, const struct cleat_load_options *options, bool *seen,
                               struct complaints *complaints, struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
     cleat_status status = request_check(&requests[i], i, err);
     if (status != CLEAT_OK)
       return status;
-    const struct cleat__checkpoint_tensor *tensor =
-        cleat__checkpoint_find(checkpoint, requests[i].name);
+    const struct cleat__checkpoint_tensor *tensor = cleat__checkpoint_find(checkpoint, requests[i].name);
     if (tensor != NULL) {
       seen[tensor - checkpoint->tensors] = true;
       compare(&requests[i], &tensor->info, complaints);
     } else if (options->allow_missing == 0) {
       complain_of(complaints, "missing", requests[i].name);
     } else {
-      cleat__log(complaints->log, CLEAT_LOG_WARNING,
-                 "load: not in the checkpoint, so left unchanged: %s", requests[i].name);
+      cleat__log(complaints->log, CLEAT_LOG_WARNING, "load: not in the checkpoint, so left unchanged: %s",
+                 requests[i].name);
     }
   }
   for (size_t i = 0; options->allow_unexpected == 0 && i < checkpoint->tensor_count; i++) {
@@ -130,25 +123,22 @@ static cleat_status match_all(const struct cleat_checkpoint *checkpoint,
   return CLEAT_OK;
 }
 
-static cleat_status conclude(const struct cleat_checkpoint *checkpoint,
-                             const struct complaints *complaints, struct cleat_error *err) {
+static cleat_status conclude(const struct cleat_checkpoint *checkpoint, const struct complaints *complaints,
+                             struct cleat_error *err) {
   if (complaints->count == 0)
     return CLEAT_OK;
   char more[48] = "";
   if (complaints->left_out > 0) {
     (void)snprintf(more, sizeof(more), "; and %zu more", complaints->left_out);
   }
-  cleat_status status =
-      cleat__error_set(err, CLEAT_MISMATCH, "step %" PRId64 " does not fit the request: %s%s",
-                       checkpoint->manifest.step, cleat__buffer_text(&complaints->text), more);
-  cleat__error_hint(err,
-                    "`cleat show` lists the tensors; missing and unexpected names can be allowed");
+  cleat_status status = cleat__error_set(err, CLEAT_MISMATCH, "step %" PRId64 " does not fit the request: %s%s",
+                                         checkpoint->manifest.step, cleat__buffer_text(&complaints->text), more);
+  cleat__error_hint(err, "`cleat show` lists the tensors; missing and unexpected names can be allowed");
   return status;
 }
 
-cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
-                               const struct cleat_load_request *requests, size_t count,
-                               const struct cleat_load_options *options, struct cleat_error *err) {
+cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests,
+                               size_t count, const struct cleat_load_options *options, struct cleat_error *err) {
   struct complaints complaints = {.log = &checkpoint->client->log};
   bool *seen = cleat__calloc(checkpoint->tensor_count, sizeof(*seen));
   if (seen == NULL)

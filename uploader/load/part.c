@@ -18,8 +18,7 @@ uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct clea
 }
 
 /* The first tensor with bytes in the range, for messages. NULL: there is none. */
-static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
-                             uint64_t end) {
+static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin, uint64_t end) {
   for (size_t i = 0; i < checkpoint->tensor_count; i++) {
     const struct cleat__checkpoint_tensor *tensor = &checkpoint->tensors[i];
     for (size_t k = 0; k < tensor->piece_count; k++) {
@@ -33,16 +32,14 @@ static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t f
   return NULL;
 }
 
-void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                           struct cleat_error *err) {
+void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch, struct cleat_error *err) {
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   const struct cleat_file_info *info = &checkpoint->files[fetch->file].info;
   uint64_t begin = cleat__load_part_begin(load, fetch);
   if (err->status == CLEAT_NOT_FOUND)
     return; /* the error is about the whole step */
-  const char *tensor =
-      tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
-  cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step,
-                       fetch->part + 1, info->name, tensor != NULL ? " (tensor " : "",
-                       tensor != NULL ? tensor : "", tensor != NULL ? ")" : "");
+  const char *tensor = tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
+  cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step, fetch->part + 1,
+                       info->name, tensor != NULL ? " (tensor " : "", tensor != NULL ? tensor : "",
+                       tensor != NULL ? ")" : "");
 }

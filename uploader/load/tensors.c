@@ -19,16 +19,14 @@
 /* ---- Plan ------------------------------------------------------------------------------------- */
 
 static struct cleat__tensor_spec spec_of(const struct cleat__checkpoint_tensor *tensor) {
-  return (struct cleat__tensor_spec){tensor->info.name, tensor->info.dtype, tensor->info.ndim,
-                                     tensor->info.shape};
+  return (struct cleat__tensor_spec){tensor->info.name, tensor->info.dtype, tensor->info.ndim, tensor->info.shape};
 }
 
 static cleat_status runs_of(const struct cleat_load *load, const struct cleat__want *want,
                             struct cleat__slice_runs *runs, struct cleat_error *err) {
   struct cleat__tensor_spec spec = spec_of(want->tensor);
   struct cleat__slice piece = {want->piece->start, want->piece->shape};
-  struct cleat__slice wanted = {load->wanted[want->request].start,
-                                load->wanted[want->request].shape};
+  struct cleat__slice wanted = {load->wanted[want->request].start, load->wanted[want->request].shape};
   return cleat__slice_runs_begin(&spec, piece, wanted, runs, err);
 }
 
@@ -44,15 +42,12 @@ static uint64_t runs_extent(const struct cleat__slice_runs *runs, uint64_t *end)
 }
 
 /* Adds a want for each piece of the tensor that request `index` needs. */
-static cleat_status want_pieces(struct cleat_load *load, size_t index,
-                                const struct cleat__checkpoint_tensor *tensor, uint64_t bytes,
-                                struct cleat_error *err) {
+static cleat_status want_pieces(struct cleat_load *load, size_t index, const struct cleat__checkpoint_tensor *tensor,
+                                uint64_t bytes, struct cleat_error *err) {
   uint64_t covered = 0;
   for (size_t i = 0; i < tensor->piece_count && bytes > 0; i++) {
-    struct cleat__want want = {.file = tensor->pieces[i].file,
-                               .request = index,
-                               .piece = tensor->pieces[i].piece,
-                               .tensor = tensor};
+    struct cleat__want want = {
+        .file = tensor->pieces[i].file, .request = index, .piece = tensor->pieces[i].piece, .tensor = tensor};
     struct cleat__slice_runs runs;
     uint64_t end = 0;
     cleat_status status = runs_of(load, &want, &runs, err);
@@ -67,8 +62,7 @@ static cleat_status want_pieces(struct cleat_load *load, size_t index,
   }
   if (covered == bytes)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_FORMAT,
-                          "step %lld: the pieces of tensor %s do not add up to the whole tensor",
+  return cleat__error_set(err, CLEAT_FORMAT, "step %lld: the pieces of tensor %s do not add up to the whole tensor",
                           (long long)load->checkpoint->manifest.step, tensor->info.name);
 }
 
@@ -82,14 +76,12 @@ static int want_compare(const void *a, const void *b) {
   return left->end < right->end ? -1 : left->end > right->end;
 }
 
-static cleat_status wants_allocate(struct cleat_load *load,
-                                   const struct cleat_load_request *requests, size_t count,
+static cleat_status wants_allocate(struct cleat_load *load, const struct cleat_load_request *requests, size_t count,
                                    struct cleat_error *err) {
   size_t pieces = 0;
   size_t dims = 0;
   for (size_t i = 0; i < count; i++) {
-    const struct cleat__checkpoint_tensor *tensor =
-        cleat__checkpoint_find(load->checkpoint, requests[i].name);
+    const struct cleat__checkpoint_tensor *tensor = cleat__checkpoint_find(load->checkpoint, requests[i].name);
     if (tensor != NULL)
       pieces += tensor->piece_count;
     dims += (size_t)requests[i].ndim;
@@ -102,14 +94,12 @@ static cleat_status wants_allocate(struct cleat_load *load,
 }
 
 static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_request *requests,
-                               const struct cleat_place *places, size_t count,
-                               struct cleat_error *err) {
+                               const struct cleat_place *places, size_t count, struct cleat_error *err) {
   cleat_status status = wants_allocate(load, requests, count, err);
   int64_t *dims = load->dims;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     const struct cleat_load_request *request = &requests[i];
-    const struct cleat__checkpoint_tensor *tensor =
-        cleat__checkpoint_find(load->checkpoint, request->name);
+    const struct cleat__checkpoint_tensor *tensor = cleat__checkpoint_find(load->checkpoint, request->name);
     if (tensor == NULL)
       continue; /* missing is allowed; otherwise the match had failed */
     struct cleat__wanted_tensor *wanted = &load->wanted[i];
@@ -135,8 +125,7 @@ static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_
 }
 
 /* Upper bound on the want's runs in a range of `bytes` bytes. */
-static uint64_t runs_within(const struct cleat_load *load, const struct cleat__want *want,
-                            uint64_t bytes) {
+static uint64_t runs_within(const struct cleat_load *load, const struct cleat__want *want, uint64_t bytes) {
   struct cleat__slice_runs runs;
   struct cleat_error ignored;
   if (runs_of(load, want, &runs, &ignored) != CLEAT_OK || runs.dims == 0)
@@ -145,8 +134,8 @@ static uint64_t runs_within(const struct cleat_load *load, const struct cleat__w
 }
 
 /* Whether the part's runs can be received straight at their destinations. */
-static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                      uint64_t part_begin, uint64_t part_end) {
+static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *fetch, uint64_t part_begin,
+                      uint64_t part_end) {
   uint64_t runs = 0;
   uint64_t reached = 0;
   for (size_t i = fetch->first_want; i < load->want_count; i++) {
@@ -211,10 +200,8 @@ static cleat_status fetches_make(struct cleat_load *load, struct cleat_error *er
   return CLEAT_OK;
 }
 
-cleat_status cleat__load_plan_tensors(struct cleat_load *load,
-                                      const struct cleat_load_request *requests,
-                                      const struct cleat_place *places, size_t count,
-                                      struct cleat_error *err) {
+cleat_status cleat__load_plan_tensors(struct cleat_load *load, const struct cleat_load_request *requests,
+                                      const struct cleat_place *places, size_t count, struct cleat_error *err) {
   cleat_status status = wants_make(load, requests, places, count, err);
   return status == CLEAT_OK ? fetches_make(load, err) : status;
 }
@@ -239,14 +226,11 @@ struct stretch {
 };
 
 /* Walks a range of the part. Stretches are cut to it, and their offsets start at it. */
-static struct walk walk_range(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                              uint64_t offset, uint64_t bytes) {
+static struct walk walk_range(const struct cleat_load *load, const struct cleat__fetch *fetch, uint64_t offset,
+                              uint64_t bytes) {
   uint64_t begin = cleat__load_part_begin(load, fetch) + offset;
-  return (struct walk){.load = load,
-                       .file = fetch->file,
-                       .begin = begin,
-                       .end = begin + bytes,
-                       .next_want = fetch->first_want};
+  return (struct walk){
+      .load = load, .file = fetch->file, .begin = begin, .end = begin + bytes, .next_want = fetch->first_want};
 }
 
 static struct walk walk_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
@@ -281,8 +265,7 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
   for (;;) {
     if (walk->want == NULL && !walk_next_want(walk))
       return false;
-    if (cleat__slice_runs_next(&walk->runs, &run) &&
-        walk->want->piece->offset + run.piece_offset < walk->end) {
+    if (cleat__slice_runs_next(&walk->runs, &run) && walk->want->piece->offset + run.piece_offset < walk->end) {
       break;
     }
     walk->want = NULL;
@@ -304,8 +287,7 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
 
 /* Describes the whole part as spans: runs go to their destinations, gaps are dropped. */
 static cleat_status direct_spans(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                                 struct cleat__span **spans, size_t *count,
-                                 struct cleat_error *err) {
+                                 struct cleat__span **spans, size_t *count, struct cleat_error *err) {
   struct stretch stretch;
   size_t stretches = 0;
   struct walk walk = walk_begin(load, fetch);
@@ -341,14 +323,12 @@ static cleat_status fetch_between_holes(struct cleat_load *load, const struct cl
   cleat_status status = CLEAT_OK;
   for (size_t i = 0, first = 0; status == CLEAT_OK && i <= spans.count; i++) {
     bool edge = i == 0 || i == spans.count - 1; /* gaps at both ends need not be fetched */
-    bool hole = i < spans.count && spans.items[i].base == NULL &&
-                (edge || spans.items[i].length >= HOLE_BYTES_MIN);
+    bool hole = i < spans.count && spans.items[i].base == NULL && (edge || spans.items[i].length >= HOLE_BYTES_MIN);
     if (i < spans.count && !hole)
       continue;
     uint64_t bytes = cleat__spans_length(cleat__spans(spans.items + first, i - first));
     if (bytes > 0) {
-      status = cleat__load_fetch_range(load, fetch, offset,
-                                       cleat__spans(spans.items + first, i - first), err);
+      status = cleat__load_fetch_range(load, fetch, offset, cleat__spans(spans.items + first, i - first), err);
     }
     offset += bytes + (i < spans.count ? spans.items[i].length : 0);
     first = i + 1;
@@ -356,8 +336,7 @@ static cleat_status fetch_between_holes(struct cleat_load *load, const struct cl
   return status;
 }
 
-static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                 struct cleat_error *err) {
+static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fetch *fetch, struct cleat_error *err) {
   struct cleat__span *spans = NULL;
   size_t count = 0;
   cleat_status status = direct_spans(load, fetch, &spans, &count, err);
@@ -373,9 +352,8 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
 
 /* Copies the range from the buffer to its destinations. Returns when all bytes are there or, after a failure, when no
  * copy runs any more. The stretches of a slice are equally spaced, so they become the rows of one copy. */
-static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task,
-                            uint64_t offset, const struct cleat__span *range,
-                            struct cleat_error *err) {
+static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task, uint64_t offset,
+                            const struct cleat__span *range, struct cleat_error *err) {
   assert(offset + range->length <= cleat__load_part_bytes(load, &task->fetch));
   struct cleat__batch batch;
   struct stretch stretch;
@@ -383,10 +361,8 @@ static cleat_status scatter(struct cleat_load *load, const struct cleat__load_ta
   cleat_status status = CLEAT_OK;
   cleat__batch_init(&batch, &load->lanes);
   while (status == CLEAT_OK && walk_next(&walk, &stretch)) {
-    struct cleat__stretch copied = {stretch.to, (const char *)range->base + stretch.offset,
-                                    stretch.length};
-    status = cleat__batch_add(&batch, load->wanted[stretch.request].lane, stretch.request + 1,
-                              copied, err);
+    struct cleat__stretch copied = {stretch.to, (const char *)range->base + stretch.offset, stretch.length};
+    status = cleat__batch_add(&batch, load->wanted[stretch.request].lane, stretch.request + 1, copied, err);
   }
   return cleat__batch_end(&batch, status, err);
 }

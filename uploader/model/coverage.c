@@ -60,8 +60,8 @@ static bool intersect(const struct box *a, const struct box *b, int ndim, struct
 static const char *box_print(const struct box *box, int ndim, char text[BOX_TEXT_MAX]) {
   size_t length = (size_t)snprintf(text, BOX_TEXT_MAX, "[");
   for (int d = 0; d < ndim && length < BOX_TEXT_MAX - 1; d++) {
-    int added = snprintf(text + length, BOX_TEXT_MAX - length, "%s%" PRId64 ":%" PRId64,
-                         d > 0 ? ", " : "", box->start[d], box->end[d]);
+    int added = snprintf(text + length, BOX_TEXT_MAX - length, "%s%" PRId64 ":%" PRId64, d > 0 ? ", " : "",
+                         box->start[d], box->end[d]);
     length += added > 0 ? (size_t)added : 0;
   }
   if (length < BOX_TEXT_MAX - 1)
@@ -72,8 +72,8 @@ static const char *box_print(const struct box *box, int ndim, char text[BOX_TEXT
 /* ---- Overlaps ----------------------------------------------------------------------------------- */
 
 /* The dimension along which the pieces cover the smallest share of the tensor. */
-static int sweep_dimension(const struct cleat__tensor_spec *tensor,
-                           const struct cleat__owned_slice *pieces, size_t count) {
+static int sweep_dimension(const struct cleat__tensor_spec *tensor, const struct cleat__owned_slice *pieces,
+                           size_t count) {
   assert(tensor->ndim > 0 && count > 0);
   int best = 0;
   double shortest = 2.0;
@@ -102,16 +102,14 @@ static cleat_status refuse_overlap(const struct cleat__tensor_spec *tensor, unsi
                                    const struct box *both, struct cleat_error *err) {
   char box[BOX_TEXT_MAX];
   char name[CLEAT__QUOTE_MAX];
-  cleat_status status = cleat__error_set(
-      err, CLEAT_MISMATCH, "tensor %s: ranks %u and %u both hold %s",
-      cleat__name_quote(tensor->name, strlen(tensor->name), name), a < b ? a : b, a < b ? b : a,
-      tensor->ndim == 0 ? "it" : box_print(both, tensor->ndim, box));
+  cleat_status status = cleat__error_set(err, CLEAT_MISMATCH, "tensor %s: ranks %u and %u both hold %s",
+                                         cleat__name_quote(tensor->name, strlen(tensor->name), name), a < b ? a : b,
+                                         a < b ? b : a, tensor->ndim == 0 ? "it" : box_print(both, tensor->ndim, box));
   cleat__error_hint(err, "if several ranks hold the same piece, set `replicas` in its shard");
   return status;
 }
 
-static cleat_status find_overlap(const struct cleat__tensor_spec *tensor,
-                                 const struct placed *placed, size_t count,
+static cleat_status find_overlap(const struct cleat__tensor_spec *tensor, const struct placed *placed, size_t count,
                                  struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
     struct box box = box_of(tensor, placed[i].piece->slice);
@@ -137,8 +135,7 @@ static uint64_t volume(const struct box *box, int ndim) {
 }
 
 /* Whether some of the box is in no piece. The pieces must not overlap. */
-static bool is_lacking(const struct cleat__tensor_spec *tensor,
-                       const struct cleat__owned_slice *pieces, size_t count,
+static bool is_lacking(const struct cleat__tensor_spec *tensor, const struct cleat__owned_slice *pieces, size_t count,
                        const struct box *box) {
   uint64_t held = 0;
   for (size_t i = 0; i < count; i++) {
@@ -151,8 +148,7 @@ static bool is_lacking(const struct cleat__tensor_spec *tensor,
 }
 
 /* Splits the box at an edge of `piece`, which overlaps it. */
-static void split(const struct box *box, const struct box *piece, int ndim, struct box *low,
-                  struct box *high) {
+static void split(const struct box *box, const struct box *piece, int ndim, struct box *low, struct box *high) {
   *low = *high = *box;
   for (int d = 0; d < ndim; d++) {
     if (piece->start[d] > box->start[d]) {
@@ -167,8 +163,8 @@ static void split(const struct box *box, const struct box *piece, int ndim, stru
 }
 
 /* Narrows the box, which is not fully covered, until no piece overlaps it. */
-static void narrow_to_hole(const struct cleat__tensor_spec *tensor,
-                           const struct cleat__owned_slice *pieces, size_t count, struct box *box) {
+static void narrow_to_hole(const struct cleat__tensor_spec *tensor, const struct cleat__owned_slice *pieces,
+                           size_t count, struct box *box) {
   assert(is_lacking(tensor, pieces, count, box));
   for (size_t i = 0; i < count;) {
     struct box piece = box_of(tensor, pieces[i].slice);
@@ -182,18 +178,16 @@ static void narrow_to_hole(const struct cleat__tensor_spec *tensor,
   }
 }
 
-static cleat_status refuse_hole(const struct cleat__tensor_spec *tensor,
-                                const struct cleat__owned_slice *pieces, size_t count,
-                                struct cleat_error *err) {
+static cleat_status refuse_hole(const struct cleat__tensor_spec *tensor, const struct cleat__owned_slice *pieces,
+                                size_t count, struct cleat_error *err) {
   struct cleat__slice whole = {NULL, NULL};
   struct box hole = box_of(tensor, whole);
   char box[BOX_TEXT_MAX];
   char name[CLEAT__QUOTE_MAX];
   narrow_to_hole(tensor, pieces, count, &hole);
-  cleat_status status =
-      cleat__error_set(err, CLEAT_MISMATCH, "tensor %s: no rank holds %s",
-                       cleat__name_quote(tensor->name, strlen(tensor->name), name),
-                       box_print(&hole, tensor->ndim, box));
+  cleat_status status = cleat__error_set(err, CLEAT_MISMATCH, "tensor %s: no rank holds %s",
+                                         cleat__name_quote(tensor->name, strlen(tensor->name), name),
+                                         box_print(&hole, tensor->ndim, box));
   cleat__error_hint(err, "every rank must save its piece, in the same step");
   return status;
 }
@@ -205,9 +199,8 @@ static uint64_t elements(const struct cleat__tensor_spec *tensor, struct cleat__
   return volume(&box, tensor->ndim);
 }
 
-cleat_status cleat__coverage_check(const struct cleat__tensor_spec *tensor,
-                                   struct cleat__owned_slice *pieces, size_t count,
-                                   struct cleat_error *err) {
+cleat_status cleat__coverage_check(const struct cleat__tensor_spec *tensor, struct cleat__owned_slice *pieces,
+                                   size_t count, struct cleat_error *err) {
   assert(tensor->ndim >= 0 && tensor->ndim <= CLEAT_MAX_DIMS);
   struct cleat__slice whole = {NULL, NULL};
   uint64_t wanted = elements(tensor, whole);

@@ -12,8 +12,7 @@ struct cleat__owned_slice {
 };
 
 /* Errors: NO_MEMORY; MISMATCH, which names the tensor, and the region that two ranks hold or that no rank holds. */
-cleat_status cleat__coverage_check(const struct cleat__tensor_spec *tensor,
-                                   struct cleat__owned_slice *pieces, size_t count,
-                                   struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__coverage_check(const struct cleat__tensor_spec *tensor, struct cleat__owned_slice *pieces,
+                                   size_t count, struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

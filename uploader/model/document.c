@@ -27,8 +27,7 @@ static bool is_version(const struct cleat__json_text *text, size_t *major) {
 }
 
 /* Refuses another major version. Reads on to find the version of Cleat that wrote the document, if it is named. */
-static void refuse_version(struct cleat__json_reader *reader,
-                           const struct cleat__json_text *version, uint32_t seen) {
+static void refuse_version(struct cleat__json_reader *reader, const struct cleat__json_text *version, uint32_t seen) {
   assert(version->length > 0);
   char quoted[CLEAT__QUOTE_MAX];
   char writer[CLEAT__ID_MAX + 1] = "";
@@ -50,9 +49,8 @@ static void refuse_version(struct cleat__json_reader *reader,
       memcpy(writer, text.bytes, text.length);
   }
   reader->err = err;
-  reader->status =
-      cleat__error_set(err, CLEAT_NEWER, "%s: version %s; Cleat %s reads version %s only",
-                       reader->what, quoted, CLEAT_VERSION, MAJOR);
+  reader->status = cleat__error_set(err, CLEAT_NEWER, "%s: version %s; Cleat %s reads version %s only", reader->what,
+                                    quoted, CLEAT_VERSION, MAJOR);
   if (writer[0] != '\0')
     cleat__error_hint(err, "use Cleat %s, which wrote it, or a newer one", writer);
   else
@@ -60,17 +58,14 @@ static void refuse_version(struct cleat__json_reader *reader,
 }
 
 /* Checks one field. A `version` with another major ends the reading. */
-static void check_field(struct cleat__json_reader *reader, unsigned which, const char *format,
-                        uint32_t seen) {
+static void check_field(struct cleat__json_reader *reader, unsigned which, const char *format, uint32_t seen) {
   char quoted[CLEAT__QUOTE_MAX];
   struct cleat__json_text text = {NULL, 0};
   size_t major = 0;
   if (!cleat__json_string(reader, &text))
     return;
-  if (which == FORMAT &&
-      (text.length != strlen(format) || memcmp(text.bytes, format, text.length) != 0))
-    cleat__json_refuse(reader, "\"%s\" expected, found %s", format,
-                       cleat__name_quote(text.bytes, text.length, quoted));
+  if (which == FORMAT && (text.length != strlen(format) || memcmp(text.bytes, format, text.length) != 0))
+    cleat__json_refuse(reader, "\"%s\" expected, found %s", format, cleat__name_quote(text.bytes, text.length, quoted));
   if (which != VERSION)
     return;
   if (!is_version(&text, &major))
@@ -80,8 +75,8 @@ static void check_field(struct cleat__json_reader *reader, unsigned which, const
     refuse_version(reader, &text, seen);
 }
 
-cleat_status cleat__document_check(const char *json, size_t size, const char *what,
-                                   const char *format, struct cleat_error *err) {
+cleat_status cleat__document_check(const char *json, size_t size, const char *what, const char *format,
+                                   struct cleat_error *err) {
   const uint32_t needed = 1U << FORMAT | 1U << VERSION;
   struct cleat__json_reader reader;
   uint32_t seen = 0;

@@ -17,8 +17,7 @@ void cleat__manifest_clear(struct cleat__manifest *manifest) {
   memset(manifest, 0, sizeof *manifest);
 }
 
-void cleat__manifest_totals(const struct cleat__manifest *manifest, uint64_t *files,
-                            uint64_t *bytes) {
+void cleat__manifest_totals(const struct cleat__manifest *manifest, uint64_t *files, uint64_t *bytes) {
   uint64_t file_sum = 0;
   uint64_t byte_sum = 0;
   for (unsigned i = 0; i < manifest->world_size; i++) {
@@ -31,8 +30,7 @@ void cleat__manifest_totals(const struct cleat__manifest *manifest, uint64_t *fi
 
 /* ---- Checks ------------------------------------------------------------------------------- */
 
-static cleat_status refuse(const char *field, const char *expected, const char *found,
-                           struct cleat_error *err) {
+static cleat_status refuse(const char *field, const char *expected, const char *found, struct cleat_error *err) {
   char quoted[CLEAT__QUOTE_MAX];
   return cleat__error_set(err, CLEAT_FORMAT, "%s: %s expected, found %s", field, expected,
                           cleat__name_quote(found, strlen(found), quoted));
@@ -49,9 +47,7 @@ static cleat_status check_id(const char *what, const char *id, struct cleat_erro
 static bool is_like(const char *text, const char *pattern) {
   for (; *pattern != '\0'; pattern++, text++) {
     bool digit = *text >= '0' && *text <= '9';
-    bool fits = *pattern == '0'   ? digit
-                : *pattern == 'x' ? digit || (*text >= 'a' && *text <= 'f')
-                                  : *text == *pattern;
+    bool fits = *pattern == '0' ? digit : *pattern == 'x' ? digit || (*text >= 'a' && *text <= 'f') : *text == *pattern;
     if (!fits)
       return false;
   }
@@ -76,13 +72,12 @@ static cleat_status check_texts(const struct cleat__manifest *manifest, struct c
 }
 
 /* Checks that the text is one valid JSON value, an object if `object`, and within the size limit. */
-static cleat_status check_json(const char *field, const char *json, bool object,
-                               struct cleat_error *err) {
+static cleat_status check_json(const char *field, const char *json, bool object, struct cleat_error *err) {
   struct cleat__json_reader reader;
   size_t size = strlen(json);
   if (size > CLEAT__METADATA_BYTES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "%s: %zu bytes are over the limit of %zu", field,
-                            size, CLEAT__METADATA_BYTES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%s: %zu bytes are over the limit of %zu", field, size,
+                            CLEAT__METADATA_BYTES_MAX);
   cleat__json_reader_init(&reader, json, size, CLEAT__METADATA_DEPTH_MAX, field, err);
   if (object && !cleat__json_is_object(&reader))
     cleat__json_refuse(&reader, "an object expected");
@@ -92,8 +87,7 @@ static cleat_status check_json(const char *field, const char *json, bool object,
   return reader.status;
 }
 
-static cleat_status check_rank(const struct cleat__manifest *manifest, unsigned rank,
-                               struct cleat_error *err) {
+static cleat_status check_rank(const struct cleat__manifest *manifest, unsigned rank, struct cleat_error *err) {
   const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   char name[CLEAT__RECORD_NAME_MAX];
   char key[CLEAT__ID_MAX + CLEAT__RECORD_NAME_MAX + 2];
@@ -108,19 +102,18 @@ static cleat_status check_rank(const struct cleat__manifest *manifest, unsigned 
     return cleat__error_set(err, CLEAT_LIMIT, "ranks[%u].size: %llu bytes, not 1 to %zu", rank,
                             (unsigned long long)ref->size, CLEAT__RECORD_BYTES_MAX);
   if (ref->files > CLEAT__RECORD_FILES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "ranks[%u].files: %llu are over the limit of %d",
-                            rank, (unsigned long long)ref->files, CLEAT__RECORD_FILES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "ranks[%u].files: %llu are over the limit of %d", rank,
+                            (unsigned long long)ref->files, CLEAT__RECORD_FILES_MAX);
   return CLEAT_OK;
 }
 
-cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
-                                   struct cleat_error *err) {
+cleat_status cleat__manifest_check(const struct cleat__manifest *manifest, struct cleat_error *err) {
   uint64_t bytes = 0;
   if (manifest->step < 0)
     return cleat__error_set(err, CLEAT_FORMAT, "step %lld is negative", (long long)manifest->step);
   if (manifest->world_size < 1 || manifest->world_size > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "world_size: %u ranks, not 1 to %d",
-                            manifest->world_size, CLEAT__WORLD_SIZE_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "world_size: %u ranks, not 1 to %d", manifest->world_size,
+                            CLEAT__WORLD_SIZE_MAX);
   cleat_status status = check_texts(manifest, err);
   if (status == CLEAT_OK && manifest->topology != NULL)
     status = check_json("topology", manifest->topology, true, err);
@@ -129,8 +122,7 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
   for (unsigned i = 0; i < manifest->world_size && status == CLEAT_OK; i++) {
     status = check_rank(manifest, i, err);
     if (status == CLEAT_OK && (manifest->ranks[i].bytes > (uint64_t)INT64_MAX - bytes))
-      return cleat__error_set(err, CLEAT_FORMAT,
-                              "ranks[%u].bytes: with %llu, the sum exceeds 2^63 - 1", i,
+      return cleat__error_set(err, CLEAT_FORMAT, "ranks[%u].bytes: with %llu, the sum exceeds 2^63 - 1", i,
                               (unsigned long long)manifest->ranks[i].bytes);
     bytes += manifest->ranks[i].bytes;
   }
@@ -139,8 +131,7 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
 
 /* ---- Writing ------------------------------------------------------------------------------ */
 
-static void put_rank(struct cleat__json_writer *writer, unsigned rank,
-                     const struct cleat__rank_ref *ref) {
+static void put_rank(struct cleat__json_writer *writer, unsigned rank, const struct cleat__rank_ref *ref) {
   char digest[CLEAT__SHA256_HEX];
   cleat__hex(ref->sha256, sizeof ref->sha256, digest);
   cleat__json_put_text(writer, rank == 0 ? "\n    {\"rank\":" : ",\n    {\"rank\":");
@@ -154,8 +145,7 @@ static void put_rank(struct cleat__json_writer *writer, unsigned rank,
 }
 
 /* One field on each line, for people who read manifests. */
-static void put_manifest(struct cleat__json_writer *writer,
-                         const struct cleat__manifest *manifest) {
+static void put_manifest(struct cleat__json_writer *writer, const struct cleat__manifest *manifest) {
   assert(manifest->step >= 0 && manifest->world_size >= 1);
   cleat__json_put_string_field(writer, "{\n  \"format\": ", CLEAT__MANIFEST_FORMAT);
   cleat__json_put_string_field(writer, ",\n  \"version\": ", CLEAT__MANIFEST_VERSION);
@@ -179,8 +169,8 @@ static void put_manifest(struct cleat__json_writer *writer,
   cleat__json_put_text(writer, "\n  ]\n}");
 }
 
-cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest,
-                                    struct cleat__buffer *out, struct cleat_error *err) {
+cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest, struct cleat__buffer *out,
+                                    struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat_status status = cleat__manifest_check(manifest, err);
   if (status != CLEAT_OK) {
@@ -191,14 +181,13 @@ cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest,
   put_manifest(&writer, manifest);
   if (writer.status == CLEAT_OK && out->length - writer.start > CLEAT__MANIFEST_BYTES_MAX) {
     cleat__json_writer_undo(&writer);
-    return cleat__error_set(err, CLEAT_LIMIT, WHAT ": longer than %zu bytes",
-                            CLEAT__MANIFEST_BYTES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, WHAT ": longer than %zu bytes", CLEAT__MANIFEST_BYTES_MAX);
   }
   return cleat__json_writer_end(&writer, WHAT, err);
 }
 
-cleat_status cleat__manifest_compact_json(const char *what, const char *json, size_t size,
-                                          struct cleat__buffer *out, struct cleat_error *err) {
+cleat_status cleat__manifest_compact_json(const char *what, const char *json, size_t size, struct cleat__buffer *out,
+                                          struct cleat_error *err) {
   struct cleat__json_reader reader;
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
@@ -216,8 +205,8 @@ cleat_status cleat__manifest_compact_json(const char *what, const char *json, si
   if (writer.status == CLEAT_OK && out->length - writer.start > CLEAT__METADATA_BYTES_MAX) {
     size_t length = out->length - writer.start;
     cleat__json_writer_undo(&writer);
-    return cleat__error_set(err, CLEAT_LIMIT, "%s: %zu bytes are over the limit of %zu", what,
-                            length, CLEAT__METADATA_BYTES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%s: %zu bytes are over the limit of %zu", what, length,
+                            CLEAT__METADATA_BYTES_MAX);
   }
   return cleat__json_writer_end(&writer, what, err);
 }

@@ -36,13 +36,13 @@ struct cleat__rank_ref {
 struct cleat__manifest {
   int64_t step;
   char *attempt;
-  char *token;         /* CLEAT__TOKEN_LENGTH lowercase hex digits; identifies the commit */
-  char *start;         /* start of the job that saved it */
-  char *replaced;      /* attempt that this manifest replaced; NULL: none is known */
-  char *topology;      /* compact JSON object; NULL is encoded as {} */
-  char *metadata;      /* compact JSON value; NULL is encoded as {} */
-  char *created;       /* RFC 3339, UTC */
-  char *cleat_version; /* version that wrote it */
+  char *token;                   /* CLEAT__TOKEN_LENGTH lowercase hex digits; identifies the commit */
+  char *start;                   /* start of the job that saved it */
+  char *replaced;                /* attempt that this manifest replaced; NULL: none is known */
+  char *topology;                /* compact JSON object; NULL is encoded as {} */
+  char *metadata;                /* compact JSON value; NULL is encoded as {} */
+  char *created;                 /* RFC 3339, UTC */
+  char *cleat_version;           /* version that wrote it */
   struct cleat__rank_ref *ranks; /* world_size references; rank r at index r */
   unsigned world_size;           /* at least 1 */
   size_t json_bytes;             /* size of the document that it was read from */
@@ -53,29 +53,24 @@ struct cleat__manifest {
 void cleat__manifest_clear(struct cleat__manifest *manifest);
 
 /* Checks everything that a reader relies on. Errors: FORMAT, LIMIT. */
-cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
-                                   struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__manifest_check(const struct cleat__manifest *manifest, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Appends the JSON of a manifest that passes the check. Errors: those of the check, LIMIT, NO_MEMORY. After an error,
  * *out is unchanged. */
-cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest,
-                                    struct cleat__buffer *out,
+cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest, struct cleat__buffer *out,
                                     struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Reads and checks the manifest from the folder of `step`. The caller clears *manifest. Errors begin with "manifest:":
  * FORMAT, NEWER (another major version), LIMIT, NO_MEMORY. */
-cleat_status cleat__manifest_parse(const char *json, size_t size, int64_t step,
-                                   struct cleat__manifest *manifest,
+cleat_status cleat__manifest_parse(const char *json, size_t size, int64_t step, struct cleat__manifest *manifest,
                                    struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Checks metadata from a user and appends it without white space. Numbers and strings are copied unchanged. `what`
  * names it in errors: "metadata". Errors: INVALID, LIMIT, NO_MEMORY. */
-cleat_status cleat__manifest_compact_json(const char *what, const char *json, size_t size,
-                                          struct cleat__buffer *out,
+cleat_status cleat__manifest_compact_json(const char *what, const char *json, size_t size, struct cleat__buffer *out,
                                           struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The number of files and bytes of all ranks. */
-void cleat__manifest_totals(const struct cleat__manifest *manifest, uint64_t *files,
-                            uint64_t *bytes);
+void cleat__manifest_totals(const struct cleat__manifest *manifest, uint64_t *files, uint64_t *bytes);
 
 #endif

@@ -45,8 +45,7 @@ static void read_digest(struct cleat__json_reader *reader, uint8_t digest[CLEAT_
     if (cleat__unhex(hex, CLEAT__SHA256_BYTES, digest))
       return;
   }
-  cleat__json_refuse(reader, "64 hex digits expected, found %s",
-                     cleat__name_quote(found.bytes, found.length, quoted));
+  cleat__json_refuse(reader, "64 hex digits expected, found %s", cleat__name_quote(found.bytes, found.length, quoted));
 }
 
 static void read_rank(struct parse *parse) {
@@ -74,8 +73,7 @@ static void read_rank(struct parse *parse) {
   if (!cleat__json_require(reader, fields, 63, seen))
     return;
   if (rank != parse->rank_count)
-    cleat__json_refuse(reader, "rank %zu expected, found %llu", parse->rank_count,
-                       (unsigned long long)rank);
+    cleat__json_refuse(reader, "rank %zu expected, found %llu", parse->rank_count, (unsigned long long)rank);
   else
     parse->ranks[parse->rank_count++] = ref;
 }
@@ -88,8 +86,7 @@ static void read_ranks(struct parse *parse) {
       cleat__json_refuse_limit(reader, "ranks", CLEAT__WORLD_SIZE_MAX);
       return;
     }
-    void *grown =
-        cleat__grow(parse->ranks, &parse->rank_capacity, parse->rank_count, sizeof *parse->ranks);
+    void *grown = cleat__grow(parse->ranks, &parse->rank_capacity, parse->rank_count, sizeof *parse->ranks);
     if (grown == NULL) {
       cleat__json_refuse_memory(reader);
       return;
@@ -121,8 +118,7 @@ static void read_json(struct parse *parse, char **text) {
     cleat__json_refuse_limit(reader, "bytes", CLEAT__METADATA_BYTES_MAX);
   } else if (reader->status == CLEAT_OK) {
     if (writer.status == CLEAT_OK)
-      *text =
-          cleat__arena_text(&parse->manifest->arena, cleat__buffer_text(&buffer), buffer.length);
+      *text = cleat__arena_text(&parse->manifest->arena, cleat__buffer_text(&buffer), buffer.length);
     if (*text == NULL)
       cleat__json_refuse_memory(reader);
   }
@@ -131,9 +127,9 @@ static void read_json(struct parse *parse, char **text) {
 
 /* document.c has already checked the two fields before the last one. Here they are only refused if they appear twice.
  * The last field is optional. */
-static const char *const fields[] = {
-    "step",          "attempt",    "token", "start",  "topology", "metadata", "created",
-    "cleat_version", "world_size", "ranks", "format", "version",  "replaced"};
+static const char *const fields[] = {"step",     "attempt", "token",         "start",      "topology",
+                                     "metadata", "created", "cleat_version", "world_size", "ranks",
+                                     "format",   "version", "replaced"};
 enum {
   STEP,
   ATTEMPT,
@@ -207,22 +203,20 @@ static void read_manifest(struct parse *parse, int64_t expected_step) {
     return;
   manifest->step = (int64_t)step;
   if (manifest->step != expected_step)
-    cleat__json_refuse(reader, "step: it is in the folder of step %lld, but says %lld",
-                       (long long)expected_step, (long long)manifest->step);
+    cleat__json_refuse(reader, "step: it is in the folder of step %lld, but says %lld", (long long)expected_step,
+                       (long long)manifest->step);
   else if (manifest->world_size != parse->rank_count)
-    cleat__json_refuse(reader, "ranks: %zu of them, but world_size is %u", parse->rank_count,
-                       manifest->world_size);
+    cleat__json_refuse(reader, "ranks: %zu of them, but world_size is %u", parse->rank_count, manifest->world_size);
 }
 
 static cleat_status take_ranks(struct parse *parse, struct cleat_error *err) {
   struct cleat__manifest *manifest = parse->manifest;
-  manifest->ranks =
-      cleat__arena_copy(&manifest->arena, parse->ranks, parse->rank_count, sizeof *parse->ranks);
+  manifest->ranks = cleat__arena_copy(&manifest->arena, parse->ranks, parse->rank_count, sizeof *parse->ranks);
   return manifest->ranks == NULL ? cleat__error_no_memory(err, WHAT) : CLEAT_OK;
 }
 
-cleat_status cleat__manifest_parse(const char *json, size_t size, int64_t step,
-                                   struct cleat__manifest *manifest, struct cleat_error *err) {
+cleat_status cleat__manifest_parse(const char *json, size_t size, int64_t step, struct cleat__manifest *manifest,
+                                   struct cleat_error *err) {
   struct cleat__manifest result = {.step = 0};
   struct parse parse = {.manifest = &result};
   if (size > CLEAT__MANIFEST_BYTES_MAX)

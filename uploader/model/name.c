@@ -19,20 +19,18 @@ const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT
 static cleat_status refuse(const char *what, const char *name, size_t length, const char *why,
                            struct cleat_error *err) {
   char quoted[CLEAT__QUOTE_MAX];
-  return cleat__error_set(err, CLEAT_INVALID, "%s %s: %s", what,
-                          cleat__name_quote(name, length, quoted), why);
+  return cleat__error_set(err, CLEAT_INVALID, "%s %s: %s", what, cleat__name_quote(name, length, quoted), why);
 }
 
 /* Checks length, UTF-8 and control characters. */
-static cleat_status check_text(const char *what, const char *name, size_t length, size_t max,
-                               struct cleat_error *err) {
+static cleat_status check_text(const char *what, const char *name, size_t length, size_t max, struct cleat_error *err) {
   const char *end = name + length;
   if (length == 0)
     return cleat__error_set(err, CLEAT_INVALID, "%s is empty", what);
   if (length > max) {
     char quoted[CLEAT__QUOTE_MAX];
-    return cleat__error_set(err, CLEAT_INVALID, "%s %s: %zu bytes long, over the limit of %zu",
-                            what, cleat__name_quote(name, length, quoted), length, max);
+    return cleat__error_set(err, CLEAT_INVALID, "%s %s: %zu bytes long, over the limit of %zu", what,
+                            cleat__name_quote(name, length, quoted), length, max);
   }
   for (const char *at = name; at < end;) {
     uint32_t code = 0;
@@ -64,8 +62,7 @@ static const char *segments_fault(const char *name, size_t length) {
       return "has a segment \"..\"";
     if (bytes >= strlen(CLEAT__RESERVED_PREFIX) &&
         memcmp(at, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0)
-      return "has a segment that starts with " CLEAT__RESERVED_PREFIX
-             ", which is reserved for unfinished writes";
+      return "has a segment that starts with " CLEAT__RESERVED_PREFIX ", which is reserved for unfinished writes";
     if (slash == NULL)
       return NULL;
     at = slash + 1;
@@ -83,8 +80,7 @@ static bool is_reserved(const char *name, size_t length) {
   while (digits < length && name[digits] >= '0' && name[digits] <= '9')
     digits++;
   for (int i = 0; i < 4 && digits - at >= 5; i++)
-    if (length - digits == strlen(suffixes[i]) &&
-        memcmp(name + digits, suffixes[i], length - digits) == 0)
+    if (length - digits == strlen(suffixes[i]) && memcmp(name + digits, suffixes[i], length - digits) == 0)
       return true;
   return false;
 }
@@ -109,12 +105,10 @@ cleat_status cleat__name_check_tensor(const char *name, size_t length, struct cl
 }
 
 static bool is_id_char(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
 }
 
-cleat_status cleat__name_check_id(const char *what, const char *id, size_t length,
-                                  struct cleat_error *err) {
+cleat_status cleat__name_check_id(const char *what, const char *id, size_t length, struct cleat_error *err) {
   if (length == 0)
     return cleat__error_set(err, CLEAT_INVALID, "%s is empty", what);
   if (length > CLEAT__ID_MAX)
@@ -154,8 +148,7 @@ static int compare_files(const void *a, const void *b) {
 }
 
 /* Sorts the names, unless one pass shows that they are sorted already. In most documents they are. */
-static void sort_names(const char **names, size_t count,
-                       int (*compare)(const void *, const void *)) {
+static void sort_names(const char **names, size_t count, int (*compare)(const void *, const void *)) {
   for (size_t i = 1; i < count; i++)
     if (compare(&names[i - 1], &names[i]) > 0) {
       qsort(names, count, sizeof *names, compare);
@@ -193,8 +186,7 @@ bool cleat__name_parse_step_folder(const char *folder, size_t length, int64_t *s
   static const char prefix[] = "step-";
   char canonical[CLEAT__STEP_FOLDER_MAX];
   int64_t value = 0;
-  if (length < sizeof prefix || length >= sizeof canonical ||
-      memcmp(folder, prefix, sizeof prefix - 1) != 0)
+  if (length < sizeof prefix || length >= sizeof canonical || memcmp(folder, prefix, sizeof prefix - 1) != 0)
     return false;
   for (size_t i = sizeof prefix - 1; i < length; i++) {
     if (folder[i] < '0' || folder[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
@@ -268,8 +260,7 @@ bool cleat__name_is_scratch(const char *name, size_t length) {
   static const char *const prefixes[] = {"doctor-", "bench-"};
   for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
     size_t prefix = strlen(prefixes[i]);
-    if (length == prefix + 16 && memcmp(name, prefixes[i], prefix) == 0 &&
-        is_hex(name + prefix, 16))
+    if (length == prefix + 16 && memcmp(name, prefixes[i], prefix) == 0 && is_hex(name + prefix, 16))
       return true;
   }
   return false;
@@ -278,8 +269,7 @@ bool cleat__name_is_scratch(const char *name, size_t length) {
 bool cleat__name_parse_start(const char *name, uint64_t *number) {
   char canonical[32];
   size_t digits = strspn(name, "0123456789");
-  if (digits < 6 || digits > 18 ||
-      (strcmp(name + digits, ".json") != 0 && strcmp(name + digits, "/") != 0))
+  if (digits < 6 || digits > 18 || (strcmp(name + digits, ".json") != 0 && strcmp(name + digits, "/") != 0))
     return false;
   uint64_t value = strtoull(name, NULL, 10);
   snprintf(canonical, sizeof canonical, "%06llu", (unsigned long long)value);
@@ -305,16 +295,13 @@ void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__OBJEC
   cleat__key_file(step, attempt, "", key);
 }
 
-void cleat__key_file(int64_t step, const char *attempt, const char *name,
-                     char key[CLEAT__OBJECT_KEY_MAX]) {
+void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__OBJECT_KEY_MAX]) {
   char folder[CLEAT__STEP_FOLDER_MAX];
   cleat__name_step_folder(step, folder);
-  snprintf(key, CLEAT__OBJECT_KEY_MAX, "%s/%.*s/%.*s", folder, CLEAT__ID_MAX, attempt,
-           CLEAT__FILE_NAME_MAX, name);
+  snprintf(key, CLEAT__OBJECT_KEY_MAX, "%s/%.*s/%.*s", folder, CLEAT__ID_MAX, attempt, CLEAT__FILE_NAME_MAX, name);
 }
 
-void cleat__key_record(int64_t step, const char *attempt, unsigned rank,
-                       char key[CLEAT__OBJECT_KEY_MAX]) {
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__OBJECT_KEY_MAX]) {
   char name[CLEAT__RECORD_NAME_MAX];
   cleat__name_record(rank, name);
   cleat__key_file(step, attempt, name, key);

@@ -20,13 +20,11 @@
 /* Checks a file's name: UTF-8 of 1 to CLEAT__FILE_NAME_MAX bytes, relative, separated by '/'. It may have no empty, "."
  * or ".." segment, and no segment that starts with CLEAT__RESERVED_PREFIX, because a store would hide it. It may have
  * no control character, and must not be the name of a rank's document. Error: INVALID. */
-cleat_status cleat__name_check_file(const char *name, size_t length,
-                                    struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__name_check_file(const char *name, size_t length, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Checks a tensor's name: UTF-8 of 1 to CLEAT__TENSOR_NAME_MAX bytes, no control character. Error:
  * INVALID. */
-cleat_status cleat__name_check_tensor(const char *name, size_t length,
-                                      struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__name_check_tensor(const char *name, size_t length, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Checks an id (attempt, start, nonce): 1 to CLEAT__ID_MAX of A-Z a-z 0-9 . _ -, not starting with '.'. `what` names it
  * in the error: "attempt". Error: INVALID. */
@@ -101,12 +99,10 @@ void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);
 void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/<name>". `name` has passed cleat__name_check_file, or is the name of a rank's document. */
-void cleat__key_file(int64_t step, const char *attempt, const char *name,
-                     char key[CLEAT__OBJECT_KEY_MAX]);
+void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/rank-00000.json" */
-void cleat__key_record(int64_t step, const char *attempt, unsigned rank,
-                       char key[CLEAT__OBJECT_KEY_MAX]);
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/rank-00000.<what>.json": another document of a rank; see save/meeting.h. */
 void cleat__key_rank(int64_t step, const char *attempt, unsigned rank, const char *what,

@@ -33,20 +33,19 @@ static cleat_status check_head(const struct cleat__record *record, struct cleat_
     return cleat__error_set(err, CLEAT_LIMIT, "rank %u is not below the limit of %d", record->rank,
                             CLEAT__WORLD_SIZE_MAX);
   if (record->world_size > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "world_size %u is over the limit of %d",
-                            record->world_size, CLEAT__WORLD_SIZE_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "world_size %u is over the limit of %d", record->world_size,
+                            CLEAT__WORLD_SIZE_MAX);
   if (record->file_count > CLEAT__RECORD_FILES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "%zu files are over the limit of %d",
-                            record->file_count, CLEAT__RECORD_FILES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%zu files are over the limit of %d", record->file_count,
+                            CLEAT__RECORD_FILES_MAX);
   if (record->tensor_count > CLEAT__RECORD_TENSORS_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "%zu tensors are over the limit of %d",
-                            record->tensor_count, CLEAT__RECORD_TENSORS_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%zu tensors are over the limit of %d", record->tensor_count,
+                            CLEAT__RECORD_TENSORS_MAX);
   return CLEAT_OK;
 }
 
 static cleat_status check_ids(const struct cleat__record *record, struct cleat_error *err) {
-  cleat_status status =
-      cleat__name_check_id("attempt", record->attempt, strlen(record->attempt), err);
+  cleat_status status = cleat__name_check_id("attempt", record->attempt, strlen(record->attempt), err);
   if (status == CLEAT_OK)
     status = cleat__name_check_id("nonce", record->nonce, strlen(record->nonce), err);
   return as_format(status, err);
@@ -60,8 +59,7 @@ static cleat_status check_file(const struct cleat__file_entry *file, struct clea
     return as_format(status, err);
   cleat__name_quote(file->name, strlen(file->name), name);
   if (file->size > INT64_MAX || file->part_bytes > INT64_MAX)
-    return cleat__error_set(err, CLEAT_FORMAT, "file %s: its size or part_bytes is over 2^63 - 1",
-                            name);
+    return cleat__error_set(err, CLEAT_FORMAT, "file %s: its size or part_bytes is over 2^63 - 1", name);
   if (file->size > 0) {
     if (file->part_bytes == 0)
       return cleat__error_set(err, CLEAT_FORMAT, "file %s: part_bytes is 0", name);
@@ -71,28 +69,24 @@ static cleat_status check_file(const struct cleat__file_entry *file, struct clea
     return cleat__error_set(err, CLEAT_LIMIT, "file %s: %llu parts are over the limit of %d", name,
                             (unsigned long long)parts, CLEAT__RECORD_PARTS_MAX);
   if (file->part_count != parts)
-    return cleat__error_set(
-        err, CLEAT_FORMAT, "file %s: %zu checksums, but %llu bytes in parts of %llu are %llu parts",
-        name, file->part_count, (unsigned long long)file->size,
-        (unsigned long long)file->part_bytes, (unsigned long long)parts);
+    return cleat__error_set(err, CLEAT_FORMAT, "file %s: %zu checksums, but %llu bytes in parts of %llu are %llu parts",
+                            name, file->part_count, (unsigned long long)file->size,
+                            (unsigned long long)file->part_bytes, (unsigned long long)parts);
   return CLEAT_OK;
 }
 
-static cleat_status check_piece(const struct cleat__record *record,
-                                const struct cleat__tensor_entry *tensor,
-                                const struct cleat__tensor_spec *spec,
-                                const struct cleat__piece *piece, struct cleat_error *err) {
+static cleat_status check_piece(const struct cleat__record *record, const struct cleat__tensor_entry *tensor,
+                                const struct cleat__tensor_spec *spec, const struct cleat__piece *piece,
+                                struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
   uint64_t bytes = tensor->bytes;
   if (piece->file >= record->file_count)
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            "tensor %s: a piece is in file %zu, but there are only %zu files",
-                            cleat__name_quote(tensor->name, strlen(tensor->name), name),
-                            piece->file, record->file_count);
+    return cleat__error_set(err, CLEAT_FORMAT, "tensor %s: a piece is in file %zu, but there are only %zu files",
+                            cleat__name_quote(tensor->name, strlen(tensor->name), name), piece->file,
+                            record->file_count);
   const struct cleat__file_entry *file = &record->files[piece->file];
   if ((piece->start == NULL) != (piece->shape == NULL))
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            "tensor %s: a piece has a start or a shape, not both",
+    return cleat__error_set(err, CLEAT_FORMAT, "tensor %s: a piece has a start or a shape, not both",
                             cleat__name_quote(tensor->name, strlen(tensor->name), name));
   if (piece->start != NULL) {
     const struct cleat__slice slice = {piece->start, piece->shape};
@@ -106,18 +100,16 @@ static cleat_status check_piece(const struct cleat__record *record,
                             (unsigned long long)piece->bytes, (unsigned long long)bytes);
   if (piece->offset > file->size || bytes > file->size - piece->offset) {
     char file_name[CLEAT__QUOTE_MAX];
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            "tensor %s: %llu bytes at %llu exceed file %s, which has %llu bytes",
-                            cleat__name_quote(tensor->name, strlen(tensor->name), name),
-                            (unsigned long long)bytes, (unsigned long long)piece->offset,
+    return cleat__error_set(err, CLEAT_FORMAT, "tensor %s: %llu bytes at %llu exceed file %s, which has %llu bytes",
+                            cleat__name_quote(tensor->name, strlen(tensor->name), name), (unsigned long long)bytes,
+                            (unsigned long long)piece->offset,
                             cleat__name_quote(file->name, strlen(file->name), file_name),
                             (unsigned long long)file->size);
   }
   return CLEAT_OK;
 }
 
-static cleat_status check_tensor(const struct cleat__record *record,
-                                 const struct cleat__tensor_entry *tensor,
+static cleat_status check_tensor(const struct cleat__record *record, const struct cleat__tensor_entry *tensor,
                                  struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
   const struct cleat__tensor_spec spec = {tensor->name, tensor->dtype, tensor->ndim, tensor->shape};
@@ -134,15 +126,14 @@ static cleat_status check_tensor(const struct cleat__record *record,
   if (tensor->piece_count == 0)
     return cleat__error_set(err, CLEAT_FORMAT, "tensor %s: has no pieces", name);
   if (tensor->piece_count > CLEAT__RECORD_PIECES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "tensor %s: %zu pieces are over the limit of %d",
-                            name, tensor->piece_count, CLEAT__RECORD_PIECES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "tensor %s: %zu pieces are over the limit of %d", name,
+                            tensor->piece_count, CLEAT__RECORD_PIECES_MAX);
   for (size_t i = 0; i < tensor->piece_count && status == CLEAT_OK; i++)
     status = check_piece(record, tensor, &spec, &tensor->pieces[i], err);
   return status;
 }
 
-static cleat_status check_file_names(const struct cleat__record *record, const char **names,
-                                     struct cleat_error *err) {
+static cleat_status check_file_names(const struct cleat__record *record, const char **names, struct cleat_error *err) {
   char quoted[CLEAT__QUOTE_MAX];
   char other_quoted[CLEAT__QUOTE_MAX];
   const char *other = NULL;
@@ -166,13 +157,11 @@ static cleat_status check_tensor_names(const struct cleat__record *record, const
   const char *twin = cleat__name_find_twin(names, record->tensor_count);
   if (twin == NULL)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_FORMAT, "two tensors are named %s",
-                          cleat__name_quote(twin, strlen(twin), quoted));
+  return cleat__error_set(err, CLEAT_FORMAT, "two tensors are named %s", cleat__name_quote(twin, strlen(twin), quoted));
 }
 
 static cleat_status check_names(const struct cleat__record *record, struct cleat_error *err) {
-  size_t count =
-      record->file_count > record->tensor_count ? record->file_count : record->tensor_count;
+  size_t count = record->file_count > record->tensor_count ? record->file_count : record->tensor_count;
   const char **names = cleat__alloc(count * sizeof *names);
   if (names == NULL)
     return cleat__error_no_memory(err, "the names of a rank record");
@@ -229,8 +218,7 @@ static void put_sizes(struct cleat__json_writer *writer, const int64_t *sizes, i
   cleat__json_put(writer, "]", 1);
 }
 
-static void put_piece(struct cleat__json_writer *writer, const struct cleat__piece *piece,
-                      int ndim) {
+static void put_piece(struct cleat__json_writer *writer, const struct cleat__piece *piece, int ndim) {
   assert((piece->start == NULL) == (piece->shape == NULL));
   cleat__json_put_uint_field(writer, "{\"file\":", piece->file);
   cleat__json_put_big_field(writer, ",\"offset\":", piece->offset);
@@ -243,8 +231,7 @@ static void put_piece(struct cleat__json_writer *writer, const struct cleat__pie
   cleat__json_put(writer, "}", 1);
 }
 
-static void put_tensor(struct cleat__json_writer *writer,
-                       const struct cleat__tensor_entry *tensor) {
+static void put_tensor(struct cleat__json_writer *writer, const struct cleat__tensor_entry *tensor) {
   cleat__json_put_string_field(writer, "{\"name\":", tensor->name);
   cleat__json_put_text(writer, ",\"dtype\":\"");
   cleat__json_put_text(writer, cleat__dtype_name(tensor->dtype));
@@ -259,8 +246,7 @@ static void put_tensor(struct cleat__json_writer *writer,
   cleat__json_put(writer, "]}", 2);
 }
 
-static void put_replica_sets(struct cleat__json_writer *writer,
-                             const struct cleat__record *record) {
+static void put_replica_sets(struct cleat__json_writer *writer, const struct cleat__record *record) {
   cleat__json_put_text(writer, ",\"replicas\":[");
   for (size_t i = 0; i < record->replica_set_count; i++) {
     const struct cleat__replica_set *set = &record->replica_sets[i];
@@ -277,8 +263,7 @@ static void put_replica_sets(struct cleat__json_writer *writer,
 static void put_record(struct cleat__json_writer *writer, const struct cleat__record *record) {
   /* cleat__record_check has checked this. */
   assert(record->world_size <= 1 || record->topology != NULL);
-  cleat__json_put_text(writer, "{\"format\":\"" CLEAT__RECORD_FORMAT
-                               "\",\"version\":\"" CLEAT__RECORD_VERSION
+  cleat__json_put_text(writer, "{\"format\":\"" CLEAT__RECORD_FORMAT "\",\"version\":\"" CLEAT__RECORD_VERSION
                                "\",\"cleat_version\":\"" CLEAT_VERSION "\",\"rank\":");
   cleat__json_put_uint(writer, record->rank);
   cleat__json_put_string_field(writer, ",\"attempt\":", record->attempt);
@@ -317,8 +302,7 @@ cleat_status cleat__record_encode(const struct cleat__record *record, struct cle
   put_record(&writer, record);
   if (writer.status == CLEAT_OK && out->length - writer.start > CLEAT__RECORD_BYTES_MAX) {
     cleat__json_writer_undo(&writer);
-    return cleat__error_set(err, CLEAT_LIMIT, "rank record: longer than %zu bytes",
-                            CLEAT__RECORD_BYTES_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "rank record: longer than %zu bytes", CLEAT__RECORD_BYTES_MAX);
   }
   return cleat__json_writer_end(&writer, "rank record", err);
 }

@@ -92,8 +92,7 @@ void cleat__record_clear(struct cleat__record *record);
 /* Checks everything that a reader relies on: ids and names, no two files or tensors of the same name, no file whose
  * name is a folder of another, part counts, and each piece within its tensor and its file. The byte counts of tensors
  * and pieces must be set. Errors: FORMAT, LIMIT, NO_MEMORY. */
-cleat_status cleat__record_check(const struct cleat__record *record,
-                                 struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__record_check(const struct cleat__record *record, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Appends the JSON of a record that passes the check. The same record always gives the same bytes. Errors: those of the
  * check, LIMIT, NO_MEMORY. After an error, *out is unchanged. */

@@ -43,8 +43,7 @@ static void read_text(struct parse *parse, char **text) {
 }
 
 /* Makes room for one more entry in an array on the heap. */
-static bool grow(struct cleat__json_reader *reader, void **array, size_t *capacity, size_t count,
-                 size_t size) {
+static bool grow(struct cleat__json_reader *reader, void **array, size_t *capacity, size_t count, size_t size) {
   void *grown = cleat__grow(*array, capacity, count, size);
   if (grown == NULL)
     return cleat__json_refuse_memory(reader);
@@ -134,8 +133,7 @@ static void read_files(struct parse *parse) {
     void *files = record->files;
     if (record->file_count == CLEAT__RECORD_FILES_MAX)
       cleat__json_refuse_limit(reader, "files", CLEAT__RECORD_FILES_MAX);
-    else if (grow(reader, &files, &parse->file_capacity, record->file_count,
-                  sizeof *record->files)) {
+    else if (grow(reader, &files, &parse->file_capacity, record->file_count, sizeof *record->files)) {
       record->files = files;
       read_file(parse);
     }
@@ -169,8 +167,7 @@ static void read_dtype(struct cleat__json_reader *reader, enum cleat_dtype *dtyp
   struct cleat__json_text text = {NULL, 0};
   char quoted[CLEAT__QUOTE_MAX];
   if (cleat__json_string(reader, &text) && !cleat__dtype_parse(text.bytes, text.length, dtype))
-    cleat__json_refuse(reader, "unknown data type %s",
-                       cleat__name_quote(text.bytes, text.length, quoted));
+    cleat__json_refuse(reader, "unknown data type %s", cleat__name_quote(text.bytes, text.length, quoted));
 }
 
 static void read_piece(struct parse *parse, struct piece_draft *draft) {
@@ -213,8 +210,7 @@ static void read_pieces(struct parse *parse, size_t *count) {
 }
 
 /* Counts the bytes of a piece. Its slice must have as many dimensions as the tensor. */
-static bool finish_piece(struct cleat__json_reader *reader,
-                         const struct cleat__tensor_entry *tensor,
+static bool finish_piece(struct cleat__json_reader *reader, const struct cleat__tensor_entry *tensor,
                          const struct cleat__tensor_spec *spec, const struct piece_draft *draft,
                          struct cleat__piece *piece) {
   const struct cleat__slice slice = {draft->piece.start, draft->piece.shape};
@@ -223,8 +219,7 @@ static bool finish_piece(struct cleat__json_reader *reader,
   if (draft->start_count < 0 && draft->shape_count < 0)
     return true;
   if (draft->start_count != tensor->ndim || draft->shape_count != tensor->ndim)
-    return cleat__json_refuse(reader, "a piece does not have a start and a shape of %d dimensions",
-                              tensor->ndim);
+    return cleat__json_refuse(reader, "a piece does not have a start and a shape of %d dimensions", tensor->ndim);
   cleat_status status = cleat__slice_bytes(spec, slice, &piece->bytes, reader->err);
   if (status == CLEAT_OK)
     return true;
@@ -242,8 +237,7 @@ static void finish_tensor(struct parse *parse, struct cleat__tensor_entry *tenso
     reader->status = reader->err->status = CLEAT_FORMAT;
     return;
   }
-  tensor->pieces =
-      cleat__arena_alloc(&parse->record->arena, tensor->piece_count, sizeof *tensor->pieces);
+  tensor->pieces = cleat__arena_alloc(&parse->record->arena, tensor->piece_count, sizeof *tensor->pieces);
   if (tensor->pieces == NULL) {
     cleat__json_refuse_memory(reader);
     return;
@@ -283,8 +277,7 @@ static void read_tensors(struct parse *parse) {
     void *tensors = record->tensors;
     if (record->tensor_count == CLEAT__RECORD_TENSORS_MAX)
       cleat__json_refuse_limit(reader, "tensors", CLEAT__RECORD_TENSORS_MAX);
-    else if (grow(reader, &tensors, &parse->tensor_capacity, record->tensor_count,
-                  sizeof *record->tensors)) {
+    else if (grow(reader, &tensors, &parse->tensor_capacity, record->tensor_count, sizeof *record->tensors)) {
       record->tensors = tensors;
       read_tensor(parse);
     }
@@ -298,8 +291,7 @@ static void read_rank(struct cleat__json_reader *reader, unsigned *rank) {
   if (!cleat__json_uint(reader, &value))
     return;
   if (value >= CLEAT__WORLD_SIZE_MAX)
-    cleat__json_refuse(reader, "%llu is not below the limit of %d", (unsigned long long)value,
-                       CLEAT__WORLD_SIZE_MAX);
+    cleat__json_refuse(reader, "%llu is not below the limit of %d", (unsigned long long)value, CLEAT__WORLD_SIZE_MAX);
   else
     *rank = (unsigned)value;
 }
@@ -366,8 +358,7 @@ static void read_replica_sets(struct parse *parse) {
       if (grown == NULL)
         cleat__json_refuse_memory(&parse->reader);
       else
-        cleat__json_refuse_limit(&parse->reader, "sets of replicas",
-                                 CLEAT__RECORD_REPLICA_SETS_MAX);
+        cleat__json_refuse_limit(&parse->reader, "sets of replicas", CLEAT__RECORD_REPLICA_SETS_MAX);
       sets = grown != NULL ? grown : sets;
       break;
     }
@@ -390,9 +381,8 @@ static void read_shared(struct cleat__json_reader *reader, bool *shared) {
 
 static void read_record(struct parse *parse) {
   /* document.c has already checked the last two fields. Here they are only refused if they appear twice. */
-  static const char *const fields[] = {"rank",     "attempt",  "nonce",   "files",
-                                       "tensors",  "format",   "version", "world_size",
-                                       "topology", "replicas", "shared"};
+  static const char *const fields[] = {"rank",    "attempt",    "nonce",    "files",    "tensors", "format",
+                                       "version", "world_size", "topology", "replicas", "shared"};
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__record *record = parse->record;
   uint32_t seen = 0;
@@ -424,8 +414,7 @@ static void read_record(struct parse *parse) {
   cleat__json_end(reader);
 }
 
-cleat_status cleat__record_parse(const char *json, size_t size, struct cleat__record *record,
-                                 struct cleat_error *err) {
+cleat_status cleat__record_parse(const char *json, size_t size, struct cleat__record *record, struct cleat_error *err) {
   struct cleat__record result = {.files = NULL};
   struct parse parse = {.record = &result};
   if (size > CLEAT__RECORD_BYTES_MAX)

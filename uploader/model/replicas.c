@@ -45,8 +45,7 @@ static void deal(struct cleat__replica **pieces, size_t count, uint64_t *loads) 
 }
 
 /* Digest of what all replicas of a set know alike. */
-static cleat_status digest_set(struct cleat__replica *const *pieces, size_t count, char *hex,
-                               struct cleat_error *err) {
+static cleat_status digest_set(struct cleat__replica *const *pieces, size_t count, char *hex, struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   struct cleat__buffer text;
   cleat__buffer_init(&text, DIGEST_TEXT_MAX);
@@ -69,21 +68,20 @@ static cleat_status digest_set(struct cleat__replica *const *pieces, size_t coun
 }
 
 /* Checks that this rank has one replica number in the set. */
-static cleat_status check_set(struct cleat__replica *const *pieces, size_t count,
-                              struct cleat_error *err) {
+static cleat_status check_set(struct cleat__replica *const *pieces, size_t count, struct cleat_error *err) {
   assert(count > 0);
   for (size_t i = 1; i < count; i++)
     if (pieces[i]->replica != pieces[0]->replica)
       return cleat__error_set(err, CLEAT_INVALID,
                               "a rank is one of the %u replicas of group %u, but tensor %s has "
                               "number %u, and %s has number %u",
-                              pieces[0]->replicas, pieces[0]->group, pieces[0]->name,
-                              pieces[0]->replica, pieces[i]->name, pieces[i]->replica);
+                              pieces[0]->replicas, pieces[0]->group, pieces[0]->name, pieces[0]->replica,
+                              pieces[i]->name, pieces[i]->replica);
   return CLEAT_OK;
 }
 
-static cleat_status tell_set(struct cleat__replica *const *pieces, size_t count,
-                             struct cleat__record *record, struct cleat_error *err) {
+static cleat_status tell_set(struct cleat__replica *const *pieces, size_t count, struct cleat__record *record,
+                             struct cleat_error *err) {
   const struct cleat__replica *first = pieces[0];
   char hex[CLEAT__REPLICA_DIGEST_LENGTH + 1];
   cleat_status status = check_set(pieces, count, err);
@@ -95,17 +93,16 @@ static cleat_status tell_set(struct cleat__replica *const *pieces, size_t count,
   *set = (struct cleat__replica_set){first->replicas, first->replica, first->group, NULL, NULL};
   set->first = cleat__arena_text(&record->arena, first->name, strlen(first->name));
   set->digest = cleat__arena_text(&record->arena, hex, strlen(hex));
-  return set->first != NULL && set->digest != NULL
-             ? CLEAT_OK
-             : cleat__error_no_memory(err, "the choice among replicas");
+  return set->first != NULL && set->digest != NULL ? CLEAT_OK
+                                                   : cleat__error_no_memory(err, "the choice among replicas");
 }
 
 static bool is_same_set(const struct cleat__replica *a, const struct cleat__replica *b) {
   return a->replicas == b->replicas && a->group == b->group;
 }
 
-static cleat_status deal_sets(struct cleat__replica **pieces, size_t count,
-                              struct cleat__record *record, struct cleat_error *err) {
+static cleat_status deal_sets(struct cleat__replica **pieces, size_t count, struct cleat__record *record,
+                              struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t begin = 0, end = 0; begin < count && status == CLEAT_OK; begin = end) {
     assert(pieces[begin]->replicas > 1);
@@ -122,32 +119,30 @@ static cleat_status deal_sets(struct cleat__replica **pieces, size_t count,
 }
 
 /* Allocates room in the record for all sets of the sorted pieces. */
-static cleat_status make_room(struct cleat__replica *const *pieces, size_t count,
-                              struct cleat__record *record, struct cleat_error *err) {
+static cleat_status make_room(struct cleat__replica *const *pieces, size_t count, struct cleat__record *record,
+                              struct cleat_error *err) {
   size_t sets = 0;
   for (size_t i = 0; i < count; i++)
     sets += i == 0 || !is_same_set(pieces[i - 1], pieces[i]);
   if (sets > CLEAT__RECORD_REPLICA_SETS_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "%zu groups of replicas are over the limit of %d",
-                            sets, CLEAT__RECORD_REPLICA_SETS_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%zu groups of replicas are over the limit of %d", sets,
+                            CLEAT__RECORD_REPLICA_SETS_MAX);
   record->replica_sets = cleat__arena_alloc(&record->arena, sets, sizeof *record->replica_sets);
-  return record->replica_sets != NULL ? CLEAT_OK
-                                      : cleat__error_no_memory(err, "the choice among replicas");
+  return record->replica_sets != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the choice among replicas");
 }
 
 static cleat_status check(const struct cleat__replica *piece, struct cleat_error *err) {
   if (piece->replicas > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %u replicas are more than %d ranks",
-                            piece->name, piece->replicas, CLEAT__WORLD_SIZE_MAX);
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %u replicas are more than %d ranks", piece->name,
+                            piece->replicas, CLEAT__WORLD_SIZE_MAX);
   if (piece->replica >= piece->replicas && piece->replica > 0)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s: replica number %u is not below the number of replicas, %u",
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: replica number %u is not below the number of replicas, %u",
                             piece->name, piece->replica, piece->replicas);
   return CLEAT_OK;
 }
 
-cleat_status cleat__replicas_choose(struct cleat__replica *pieces, size_t count,
-                                    struct cleat__record *record, struct cleat_error *err) {
+cleat_status cleat__replicas_choose(struct cleat__replica *pieces, size_t count, struct cleat__record *record,
+                                    struct cleat_error *err) {
   struct cleat__replica **shared = cleat__calloc(count, sizeof(struct cleat__replica *));
   if (shared == NULL)
     return cleat__error_no_memory(err, "the choice among replicas");
@@ -195,23 +190,19 @@ static int told_compare(const void *a, const void *b) {
 static cleat_status refuse_told(const struct cleat__told_set *first, size_t replica, bool twice,
                                 struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_MISMATCH,
-      "rank %u says that tensor %s is held by %u ranks, but %s of them is replica %zu", first->rank,
-      first->set->first, first->set->replicas, twice ? "more than one" : "none", replica);
-  cleat__error_hint(err,
-                    "all replicas of a group must name the same tensors, and be numbered from 0");
+      err, CLEAT_MISMATCH, "rank %u says that tensor %s is held by %u ranks, but %s of them is replica %zu",
+      first->rank, first->set->first, first->set->replicas, twice ? "more than one" : "none", replica);
+  cleat__error_hint(err, "all replicas of a group must name the same tensors, and be numbered from 0");
   return status;
 }
 
-cleat_status cleat__replicas_check(struct cleat__told_set *told, size_t count,
-                                   struct cleat_error *err) {
+cleat_status cleat__replicas_check(struct cleat__told_set *told, size_t count, struct cleat_error *err) {
   qsort(told, count, sizeof *told, told_compare);
   for (size_t begin = 0, end = 0; begin < count; begin = end) {
     while (end < count && same_told(told[begin].set, told[end].set) == 0) {
       size_t expected = end - begin, found = told[end].set->replica;
       if (found != expected)
-        return refuse_told(&told[begin], found < expected ? found : expected, found < expected,
-                           err);
+        return refuse_told(&told[begin], found < expected ? found : expected, found < expected, err);
       end++;
     }
     if (end - begin != told[begin].set->replicas)

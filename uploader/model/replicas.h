@@ -24,8 +24,7 @@ struct cleat__replica {
 /* Sets `ours`, and fills the record's replica sets with what the other replicas must report as well. Within a group and
  * number of replicas, the largest piece is assigned first. Each goes to the replica with the fewest bytes so far.
  * Errors: INVALID (a replica number out of range, or two of them in one set), LIMIT, NO_MEMORY. */
-cleat_status cleat__replicas_choose(struct cleat__replica *pieces, size_t count,
-                                    struct cleat__record *record,
+cleat_status cleat__replicas_choose(struct cleat__replica *pieces, size_t count, struct cleat__record *record,
                                     struct cleat_error *err) CLEAT_MUST_USE;
 
 /* A set, and the rank that reported it. */
@@ -35,7 +34,6 @@ struct cleat__told_set {
 };
 
 /* Checks that exactly one rank reported each replica of each set. Sorts `told`. Error: MISMATCH. */
-cleat_status cleat__replicas_check(struct cleat__told_set *told, size_t count,
-                                   struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__replicas_check(struct cleat__told_set *told, size_t count, struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

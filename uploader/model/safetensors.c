@@ -8,16 +8,14 @@
 
 #include <string.h>
 
-int cleat__safetensors_compare(const struct cleat__safetensors_item *a,
-                               const struct cleat__safetensors_item *b) {
+int cleat__safetensors_compare(const struct cleat__safetensors_item *a, const struct cleat__safetensors_item *b) {
   if (a->dtype != b->dtype)
     return a->dtype > b->dtype ? -1 : 1;
   return strcmp(a->name, b->name);
 }
 
 /* "name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]} */
-static void put_item(struct cleat__json_writer *writer, const struct cleat__safetensors_item *item,
-                     uint64_t begin) {
+static void put_item(struct cleat__json_writer *writer, const struct cleat__safetensors_item *item, uint64_t begin) {
   cleat__json_put(writer, ",", 1);
   cleat__json_put_string(writer, item->name, strlen(item->name));
   cleat__json_put_text(writer, ":{\"dtype\":\"");
@@ -34,14 +32,12 @@ static void put_item(struct cleat__json_writer *writer, const struct cleat__safe
   cleat__json_put(writer, "]}", 2);
 }
 
-static cleat_status put_items(struct cleat__json_writer *writer,
-                              const struct cleat__safetensors_item *items, size_t count,
-                              struct cleat_error *err) {
+static cleat_status put_items(struct cleat__json_writer *writer, const struct cleat__safetensors_item *items,
+                              size_t count, struct cleat_error *err) {
   uint64_t begin = 0;
   for (size_t i = 0; i < count; i++) {
     if (strcmp(items[i].name, "__metadata__") == 0)
-      return cleat__error_set(err, CLEAT_INVALID,
-                              "tensor \"__metadata__\": safetensors reserves this name");
+      return cleat__error_set(err, CLEAT_INVALID, "tensor \"__metadata__\": safetensors reserves this name");
     if (items[i].bytes > (uint64_t)INT64_MAX - begin)
       return cleat__error_set(err, CLEAT_LIMIT, "a .safetensors file would exceed 2^63 bytes");
     put_item(writer, &items[i], begin);
@@ -62,9 +58,8 @@ static void put_padding_and_size(struct cleat__json_writer *writer) {
     writer->status = CLEAT_LIMIT;
 }
 
-cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_item *items,
-                                             size_t count, struct cleat__buffer *out,
-                                             struct cleat_error *err) {
+cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_item *items, size_t count,
+                                             struct cleat__buffer *out, struct cleat_error *err) {
   static const char prefix[CLEAT__SAFETENSORS_PREFIX] = {0};
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
@@ -79,18 +74,15 @@ cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_ite
   put_padding_and_size(&writer);
   status = cleat__json_writer_end(&writer, "safetensors header", err);
   if (status == CLEAT_LIMIT) {
-    size_t most =
-        out->cap < CLEAT__SAFETENSORS_HEADER_MAX ? out->cap : CLEAT__SAFETENSORS_HEADER_MAX;
-    cleat__error_set(err, status, "safetensors header: %zu tensors need more than %zu bytes", count,
-                     most);
+    size_t most = out->cap < CLEAT__SAFETENSORS_HEADER_MAX ? out->cap : CLEAT__SAFETENSORS_HEADER_MAX;
+    cleat__error_set(err, status, "safetensors header: %zu tensors need more than %zu bytes", count, most);
     cleat__error_hint(err, "save the tensors in more than one file");
   }
   return status;
 }
 
-cleat_status cleat__safetensors_write_index(const struct cleat__safetensors_placement *placements,
-                                            size_t count, uint64_t total_bytes,
-                                            struct cleat__buffer *out, struct cleat_error *err) {
+cleat_status cleat__safetensors_write_index(const struct cleat__safetensors_placement *placements, size_t count,
+                                            uint64_t total_bytes, struct cleat__buffer *out, struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
   cleat__json_put_uint_field(&writer, "{\n  \"metadata\": {\n    \"total_size\": ", total_bytes);

@@ -31,16 +31,14 @@ struct cleat__safetensors_item {
 
 /* The order of the reference implementation: by descending dtype, which also descends in alignment, then by name in
  * byte order. So every tensor is aligned. */
-int cleat__safetensors_compare(const struct cleat__safetensors_item *a,
-                               const struct cleat__safetensors_item *b);
+int cleat__safetensors_compare(const struct cleat__safetensors_item *a, const struct cleat__safetensors_item *b);
 
 /* Appends prefix and header for `count` tensors, whose data follows the header in this order, without gaps: size, JSON,
  * and spaces up to a multiple of 8 bytes. The same input always gives the same bytes. The caller has checked the names,
  * and none appears twice. Errors: INVALID (the name "__metadata__"), LIMIT (header over CLEAT__SAFETENSORS_HEADER_MAX),
  * NO_MEMORY. After an error, *out is unchanged. */
-cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_item *items,
-                                             size_t count, struct cleat__buffer *out,
-                                             struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_item *items, size_t count,
+                                             struct cleat__buffer *out, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* A tensor and the file that it is in. Borrows its memory. */
 struct cleat__safetensors_placement {
@@ -50,9 +48,8 @@ struct cleat__safetensors_placement {
 
 /* Appends model.safetensors.index.json, as Hugging Face's transformers write and read it, with the tensors in the order
  * given. Errors: LIMIT, NO_MEMORY. After an error, *out is unchanged. */
-cleat_status cleat__safetensors_write_index(const struct cleat__safetensors_placement *placements,
-                                            size_t count, uint64_t total_bytes,
-                                            struct cleat__buffer *out,
+cleat_status cleat__safetensors_write_index(const struct cleat__safetensors_placement *placements, size_t count,
+                                            uint64_t total_bytes, struct cleat__buffer *out,
                                             struct cleat_error *err) CLEAT_MUST_USE;
 
 /* ---- Reading ------------------------------------------------------------------------------- */
@@ -75,15 +72,13 @@ struct cleat__safetensors {
 
 /* Reads the size of the JSON from the first 8 bytes of a file of `file_bytes` bytes. If the file is shorter, `first` is
  * not read. The header ends at CLEAT__SAFETENSORS_PREFIX + *header_bytes. Error: FORMAT. */
-cleat_status cleat__safetensors_header_size(const uint8_t first[CLEAT__SAFETENSORS_PREFIX],
-                                            uint64_t file_bytes, size_t *header_bytes,
-                                            struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__safetensors_header_size(const uint8_t first[CLEAT__SAFETENSORS_PREFIX], uint64_t file_bytes,
+                                            size_t *header_bytes, struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Parses the JSON, which follows the first 8 bytes. The caller clears *index. Errors name the tensor and what is wrong
  * with it: FORMAT, LIMIT, NO_MEMORY. */
 cleat_status cleat__safetensors_parse(const char *json, size_t header_bytes, uint64_t file_bytes,
-                                      struct cleat__safetensors *index,
-                                      struct cleat_error *err) CLEAT_MUST_USE;
+                                      struct cleat__safetensors *index, struct cleat_error *err) CLEAT_MUST_USE;
 
 void cleat__safetensors_clear(struct cleat__safetensors *index);
 

@@ -16,24 +16,20 @@
 static const char *const fields[] = {"dtype", "shape", "data_offsets"};
 enum { DTYPE, SHAPE, OFFSETS, FIELDS };
 
-cleat_status cleat__safetensors_header_size(const uint8_t first[CLEAT__SAFETENSORS_PREFIX],
-                                            uint64_t file_bytes, size_t *header_bytes,
-                                            struct cleat_error *err) {
+cleat_status cleat__safetensors_header_size(const uint8_t first[CLEAT__SAFETENSORS_PREFIX], uint64_t file_bytes,
+                                            size_t *header_bytes, struct cleat_error *err) {
   uint64_t size = 0;
   if (file_bytes < CLEAT__SAFETENSORS_PREFIX)
     return cleat__error_set(err, CLEAT_FORMAT,
-                            WHAT
-                            ": the file has %llu bytes; its first 8 should be the header's size",
+                            WHAT ": the file has %llu bytes; its first 8 should be the header's size",
                             (unsigned long long)file_bytes);
   for (int i = CLEAT__SAFETENSORS_PREFIX - 1; i >= 0; i--)
     size = size << 8 | first[i];
   if (size > CLEAT__SAFETENSORS_HEADER_MAX)
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            WHAT ": its size says %llu bytes, over the limit of %d",
+    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": its size says %llu bytes, over the limit of %d",
                             (unsigned long long)size, CLEAT__SAFETENSORS_HEADER_MAX);
   if (size > file_bytes - CLEAT__SAFETENSORS_PREFIX)
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            WHAT ": its size says %llu bytes, but the file has only %llu",
+    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": its size says %llu bytes, but the file has only %llu",
                             (unsigned long long)size, (unsigned long long)file_bytes);
   *header_bytes = (size_t)size;
   return CLEAT_OK;
@@ -60,8 +56,7 @@ static void read_dtype(struct cleat__json_reader *reader, enum cleat_dtype *dtyp
   struct cleat__json_text text = {NULL, 0};
   char quoted[CLEAT__QUOTE_MAX];
   if (cleat__json_string(reader, &text) && !cleat__dtype_parse(text.bytes, text.length, dtype))
-    cleat__json_refuse(reader, "unknown data type %s",
-                       cleat__name_quote(text.bytes, text.length, quoted));
+    cleat__json_refuse(reader, "unknown data type %s", cleat__name_quote(text.bytes, text.length, quoted));
 }
 
 static void read_shape(struct cleat__json_reader *reader, struct draft *draft) {
@@ -122,17 +117,16 @@ static void add_entry(struct parse *parse, struct draft *draft) {
     return;
   }
   if (bytes != entry->end - entry->begin) {
-    reader->status = cleat__error_set(
-        reader->err, CLEAT_FORMAT, WHAT ": tensor %s: has %llu bytes, but its shape needs %llu",
-        cleat__name_quote(entry->name, strlen(entry->name), quoted),
-        (unsigned long long)(entry->end - entry->begin), (unsigned long long)bytes);
+    reader->status =
+        cleat__error_set(reader->err, CLEAT_FORMAT, WHAT ": tensor %s: has %llu bytes, but its shape needs %llu",
+                         cleat__name_quote(entry->name, strlen(entry->name), quoted),
+                         (unsigned long long)(entry->end - entry->begin), (unsigned long long)bytes);
     return;
   }
   void *grown = cleat__grow(index->entries, &parse->capacity, index->count, sizeof *entry);
   if (grown != NULL)
     index->entries = grown;
-  entry->shape =
-      cleat__arena_copy(&index->arena, draft->shape, (size_t)entry->ndim, sizeof *entry->shape);
+  entry->shape = cleat__arena_copy(&index->arena, draft->shape, (size_t)entry->ndim, sizeof *entry->shape);
   if (grown == NULL || entry->shape == NULL)
     cleat__json_refuse_memory(reader);
   else
@@ -210,8 +204,8 @@ static int compare_entries(const void *a, const void *b) {
 }
 
 /* Sorts the tensors by offset. They must then follow each other without gap or overlap to the end of the file. */
-static cleat_status check_layout(const struct cleat__safetensors *index, uint64_t data_begin,
-                                 uint64_t file_bytes, struct cleat_error *err) {
+static cleat_status check_layout(const struct cleat__safetensors *index, uint64_t data_begin, uint64_t file_bytes,
+                                 struct cleat_error *err) {
   uint64_t at = data_begin;
   char quoted[CLEAT__QUOTE_MAX];
   if (index->count > 1)
@@ -219,16 +213,14 @@ static cleat_status check_layout(const struct cleat__safetensors *index, uint64_
   for (size_t i = 0; i < index->count; i++) {
     const struct cleat__safetensors_entry *entry = &index->entries[i];
     if (entry->begin != at)
-      return cleat__error_set(
-          err, CLEAT_FORMAT, WHAT ": tensor %s: %s: begins at data byte %llu, should begin at %llu",
-          cleat__name_quote(entry->name, strlen(entry->name), quoted),
-          entry->begin < at ? "overlaps another" : "there is a gap before it",
-          (unsigned long long)(entry->begin - data_begin), (unsigned long long)(at - data_begin));
+      return cleat__error_set(err, CLEAT_FORMAT, WHAT ": tensor %s: %s: begins at data byte %llu, should begin at %llu",
+                              cleat__name_quote(entry->name, strlen(entry->name), quoted),
+                              entry->begin < at ? "overlaps another" : "there is a gap before it",
+                              (unsigned long long)(entry->begin - data_begin), (unsigned long long)(at - data_begin));
     at = entry->end;
   }
   if (at != file_bytes)
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            WHAT ": the last %llu bytes of the file belong to no tensor",
+    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": the last %llu bytes of the file belong to no tensor",
                             (unsigned long long)(file_bytes - at));
   return CLEAT_OK;
 }
@@ -252,10 +244,8 @@ cleat_status cleat__safetensors_parse(const char *json, size_t header_bytes, uin
                                       struct cleat__safetensors *index, struct cleat_error *err) {
   struct cleat__safetensors result = {.entries = NULL};
   struct parse parse = {.index = &result};
-  if (header_bytes > CLEAT__SAFETENSORS_HEADER_MAX ||
-      file_bytes < CLEAT__SAFETENSORS_PREFIX + header_bytes)
-    return cleat__error_set(
-        err, CLEAT_FORMAT, WHAT ": %zu bytes are longer than the file, or the limit", header_bytes);
+  if (header_bytes > CLEAT__SAFETENSORS_HEADER_MAX || file_bytes < CLEAT__SAFETENSORS_PREFIX + header_bytes)
+    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": %zu bytes are longer than the file, or the limit", header_bytes);
   /* Checked here, because the JSON reader skips white space, and the format allows none. */
   if (header_bytes == 0 || json[0] != '{')
     return cleat__error_set(err, CLEAT_FORMAT, WHAT ": does not begin with '{'");

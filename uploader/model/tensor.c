@@ -54,8 +54,8 @@ static const char *quoted(const struct cleat__tensor_spec *tensor, char text[CLE
 }
 
 /* Bytes of a box of `shape`, which has no negative size. */
-static cleat_status box_bytes(const struct cleat__tensor_spec *tensor, const int64_t *shape,
-                              uint64_t *bytes, struct cleat_error *err) {
+static cleat_status box_bytes(const struct cleat__tensor_spec *tensor, const int64_t *shape, uint64_t *bytes,
+                              struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
   uint64_t bits = cleat__dtype_bits(tensor->dtype);
   uint64_t count = 1;
@@ -66,32 +66,28 @@ static cleat_status box_bytes(const struct cleat__tensor_spec *tensor, const int
                               quoted(tensor, name), i);
   }
   if (__builtin_mul_overflow(count, bits, &bits))
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu elements of %s overflow",
-                            quoted(tensor, name), (unsigned long long)count,
-                            cleat__dtype_name(tensor->dtype));
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu elements of %s overflow", quoted(tensor, name),
+                            (unsigned long long)count, cleat__dtype_name(tensor->dtype));
   if (bits % 8 != 0)
-    return cleat__error_set(
-        err, CLEAT_UNSUPPORTED, "tensor %s: %llu elements of %s do not fill whole bytes",
-        quoted(tensor, name), (unsigned long long)count, cleat__dtype_name(tensor->dtype));
+    return cleat__error_set(err, CLEAT_UNSUPPORTED, "tensor %s: %llu elements of %s do not fill whole bytes",
+                            quoted(tensor, name), (unsigned long long)count, cleat__dtype_name(tensor->dtype));
   *bytes = bits / 8;
   return CLEAT_OK;
 }
 
-cleat_status cleat__tensor_bytes(const struct cleat__tensor_spec *tensor, uint64_t *bytes,
-                                 struct cleat_error *err) {
+cleat_status cleat__tensor_bytes(const struct cleat__tensor_spec *tensor, uint64_t *bytes, struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
   if (cleat__dtype_bits(tensor->dtype) == 0)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d is not a data type",
-                            quoted(tensor, name), (int)tensor->dtype);
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d is not a data type", quoted(tensor, name),
+                            (int)tensor->dtype);
   if (tensor->ndim < 0 || tensor->ndim > CLEAT_MAX_DIMS)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d dimensions, not 0 to %d",
-                            quoted(tensor, name), tensor->ndim, CLEAT_MAX_DIMS);
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d dimensions, not 0 to %d", quoted(tensor, name),
+                            tensor->ndim, CLEAT_MAX_DIMS);
   if (tensor->ndim > 0 && tensor->shape == NULL)
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s: has no shape", quoted(tensor, name));
   for (int i = 0; i < tensor->ndim; i++)
     if (tensor->shape[i] < 0)
-      return cleat__error_set(err, CLEAT_INVALID,
-                              "tensor %s: size %lld of dimension %d is negative",
+      return cleat__error_set(err, CLEAT_INVALID, "tensor %s: size %lld of dimension %d is negative",
                               quoted(tensor, name), (long long)tensor->shape[i], i);
   cleat_status status = box_bytes(tensor, tensor->shape, bytes, err);
   if (status == CLEAT_UNSUPPORTED)
@@ -105,13 +101,12 @@ static int64_t slice_start(struct cleat__slice slice, int dim) {
   return slice.start == NULL ? 0 : slice.start[dim];
 }
 
-static int64_t slice_size(const struct cleat__tensor_spec *tensor, struct cleat__slice slice,
-                          int dim) {
+static int64_t slice_size(const struct cleat__tensor_spec *tensor, struct cleat__slice slice, int dim) {
   return slice.shape == NULL ? tensor->shape[dim] : slice.shape[dim];
 }
 
-cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct cleat__slice slice,
-                                uint64_t *bytes, struct cleat_error *err) {
+cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct cleat__slice slice, uint64_t *bytes,
+                                struct cleat_error *err) {
   int64_t shape[CLEAT_MAX_DIMS];
   for (int i = 0; i < tensor->ndim; i++) {
     int64_t start = slice_start(slice, i);
@@ -120,10 +115,8 @@ cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct 
       continue;
     char name[CLEAT__QUOTE_MAX];
     return cleat__error_set(
-        err, CLEAT_INVALID,
-        "tensor %s: a slice of %lld from %lld exceeds dimension %d, whose size is %lld",
-        quoted(tensor, name), (long long)shape[i], (long long)start, i,
-        (long long)tensor->shape[i]);
+        err, CLEAT_INVALID, "tensor %s: a slice of %lld from %lld exceeds dimension %d, whose size is %lld",
+        quoted(tensor, name), (long long)shape[i], (long long)start, i, (long long)tensor->shape[i]);
   }
   return box_bytes(tensor, shape, bytes, err);
 }
@@ -150,8 +143,7 @@ static struct overlap overlap_of(const struct cleat__tensor_spec *tensor, struct
                                  struct cleat__slice wanted, int dim) {
   int64_t piece_low = slice_start(piece, dim);
   int64_t wanted_low = slice_start(wanted, dim);
-  struct overlap o = {.piece_size = slice_size(tensor, piece, dim),
-                      .wanted_size = slice_size(tensor, wanted, dim)};
+  struct overlap o = {.piece_size = slice_size(tensor, piece, dim), .wanted_size = slice_size(tensor, wanted, dim)};
   int64_t low = piece_low > wanted_low ? piece_low : wanted_low;
   int64_t piece_high = piece_low + o.piece_size;
   int64_t wanted_high = wanted_low + o.wanted_size;
@@ -163,8 +155,7 @@ static struct overlap overlap_of(const struct cleat__tensor_spec *tensor, struct
 
 /* Adds a dimension to step through, outside those added before. Offsets and strides are in bits here, so that elements
  * smaller than a byte can be handled. */
-static void add_dim(struct cleat__slice_runs *runs, int64_t count, uint64_t piece_stride,
-                    uint64_t wanted_stride) {
+static void add_dim(struct cleat__slice_runs *runs, int64_t count, uint64_t piece_stride, uint64_t wanted_stride) {
   assert(runs->dims < CLEAT_MAX_DIMS && count > 1);
   runs->count[runs->dims] = count;
   runs->index[runs->dims] = 0;
@@ -190,9 +181,9 @@ static bool bits_to_bytes(struct cleat__slice_runs *runs) {
   return true;
 }
 
-cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
-                                     struct cleat__slice piece, struct cleat__slice wanted,
-                                     struct cleat__slice_runs *runs, struct cleat_error *err) {
+cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor, struct cleat__slice piece,
+                                     struct cleat__slice wanted, struct cleat__slice_runs *runs,
+                                     struct cleat_error *err) {
   assert(tensor->ndim >= 0 && tensor->ndim <= CLEAT_MAX_DIMS);
   uint64_t piece_stride = cleat__dtype_bits(tensor->dtype);
   uint64_t wanted_stride = piece_stride;
@@ -217,8 +208,7 @@ cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
   }
   if (!runs->done && !bits_to_bytes(runs)) {
     char name[CLEAT__QUOTE_MAX];
-    return cleat__error_set(err, CLEAT_UNSUPPORTED,
-                            "tensor %s: the slice begins or ends inside a byte of %s",
+    return cleat__error_set(err, CLEAT_UNSUPPORTED, "tensor %s: the slice begins or ends inside a byte of %s",
                             quoted(tensor, name), cleat__dtype_name(tensor->dtype));
   }
   return CLEAT_OK;

@@ -39,8 +39,8 @@ cleat_status cleat__tensor_bytes(const struct cleat__tensor_spec *tensor, uint64
 
 /* Checks that the slice is within the tensor, which has passed cleat__tensor_bytes, and counts its bytes. A slice may
  * be empty. Errors: INVALID; UNSUPPORTED if the elements of a sub-byte type do not fill whole bytes. */
-cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct cleat__slice slice,
-                                uint64_t *bytes, struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct cleat__slice slice, uint64_t *bytes,
+                                struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Whether the slice is the whole tensor. */
 bool cleat__slice_is_whole(const struct cleat__tensor_spec *tensor, struct cleat__slice slice);
@@ -67,9 +67,8 @@ struct cleat__slice_runs {
 /* Starts the walk over what `piece` and `wanted` have in common. Runs are as long as possible: one run if both are the
  * whole tensor, none if they do not overlap. Both slices have passed cleat__slice_bytes. Error: UNSUPPORTED if a run
  * would begin or end inside a byte of a sub-byte type. */
-cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
-                                     struct cleat__slice piece, struct cleat__slice wanted,
-                                     struct cleat__slice_runs *runs,
+cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor, struct cleat__slice piece,
+                                     struct cleat__slice wanted, struct cleat__slice_runs *runs,
                                      struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Moves from the start to the first run that ends after `piece_offset`, without walking there. Allowed only right after

@@ -12,21 +12,19 @@ enum { DP, TP, PP, CP, EP, SIZES };
 static const char *const names[SIZES] = {"dp", "tp", "pp", "cp", "ep"};
 
 static void spread(const struct cleat_topology *topology, unsigned sizes[SIZES]) {
-  const unsigned all[SIZES] = {topology->dp, topology->tp, topology->pp, topology->cp,
-                               topology->ep};
+  const unsigned all[SIZES] = {topology->dp, topology->tp, topology->pp, topology->cp, topology->ep};
   memcpy(sizes, all, sizeof all);
 }
 
-void cleat__topology_print(const struct cleat_topology *topology,
-                           char text[CLEAT__TOPOLOGY_TEXT_MAX]) {
+void cleat__topology_print(const struct cleat_topology *topology, char text[CLEAT__TOPOLOGY_TEXT_MAX]) {
   unsigned sizes[SIZES];
   size_t length = 1;
   spread(topology, sizes);
   text[0] = '{';
   for (unsigned i = 0; i < SIZES; i++)
     if (sizes[i] != 0)
-      length += (size_t)snprintf(text + length, CLEAT__TOPOLOGY_TEXT_MAX - length, "%s\"%s\":%u",
-                                 length > 1 ? "," : "", names[i], sizes[i]);
+      length += (size_t)snprintf(text + length, CLEAT__TOPOLOGY_TEXT_MAX - length, "%s\"%s\":%u", length > 1 ? "," : "",
+                                 names[i], sizes[i]);
   (void)snprintf(text + length, CLEAT__TOPOLOGY_TEXT_MAX - length, "}");
 }
 
@@ -48,17 +46,15 @@ void cleat__topology_read(const char *json, struct cleat_topology *topology) {
 }
 
 /* Appends the text, as far as there is room. */
-static size_t add(char *text, size_t size, size_t length, const char *what, unsigned saved,
-                  unsigned now) {
+static size_t add(char *text, size_t size, size_t length, const char *what, unsigned saved, unsigned now) {
   char *at = length < size ? text + length : NULL;
-  int added = snprintf(at, at != NULL ? size - length : 0, "%s%s %u, then %u",
-                       length > 0 ? "; " : "", what, saved, now);
+  int added =
+      snprintf(at, at != NULL ? size - length : 0, "%s%s %u, then %u", length > 0 ? "; " : "", what, saved, now);
   return length + (added > 0 ? (size_t)added : 0);
 }
 
 size_t cleat__topology_differences(const struct cleat_topology *saved, unsigned saved_ranks,
-                                   const struct cleat_topology *now, unsigned ranks_now, char *text,
-                                   size_t size) {
+                                   const struct cleat_topology *now, unsigned ranks_now, char *text, size_t size) {
   unsigned before[SIZES], after[SIZES];
   size_t length = 0;
   spread(saved, before);

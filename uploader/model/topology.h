@@ -8,8 +8,7 @@
 #define CLEAT__TOPOLOGY_TEXT_MAX 128
 
 /* Writes an object of the sizes that are given: {"dp":8,"tp":2}. */
-void cleat__topology_print(const struct cleat_topology *topology,
-                           char text[CLEAT__TOPOLOGY_TEXT_MAX]);
+void cleat__topology_print(const struct cleat_topology *topology, char text[CLEAT__TOPOLOGY_TEXT_MAX]);
 
 /* Reads what cleat__topology_print writes. Other members are ignored. Malformed numbers become 0. */
 void cleat__topology_read(const char *json, struct cleat_topology *topology);
@@ -17,7 +16,6 @@ void cleat__topology_read(const char *json, struct cleat_topology *topology);
 /* Writes "ranks 8, then 3; tp 2, then 1". A size that one of the two does not give counts as equal. Like snprintf, it
  * returns the length that the whole text has. */
 size_t cleat__topology_differences(const struct cleat_topology *saved, unsigned saved_ranks,
-                                   const struct cleat_topology *now, unsigned ranks_now, char *text,
-                                   size_t size);
+                                   const struct cleat_topology *now, unsigned ranks_now, char *text, size_t size);
 
 #endif

@@ -27,11 +27,10 @@ struct batch {
   size_t count, capacity;
 };
 
-static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind, int64_t step,
-                              const char *name, size_t length, struct cleat_error *err) {
+static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind, int64_t step, const char *name,
+                              size_t length, struct cleat_error *err) {
   assert(length > 0);
-  struct cleat__unit *grown =
-      cleat__grow(batch->items, &batch->capacity, batch->count, sizeof *batch->items);
+  struct cleat__unit *grown = cleat__grow(batch->items, &batch->capacity, batch->count, sizeof *batch->items);
   if (grown == NULL)
     return cleat__error_no_memory(err, "a gc");
   batch->items = grown;
@@ -47,12 +46,11 @@ static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind,
 /* Runs the units of the batch, and frees it. *status is the first failure of all runs. A failure does not stop the next
  * run. */
 static void batch_run(struct cleat__gc *gc, struct batch *batch, cleat__unit_begin_fn *begin,
-                      struct cleat_removals *removals, cleat_status *status,
-                      struct cleat_error *err) {
+                      struct cleat_removals *removals, cleat_status *status, struct cleat_error *err) {
   struct cleat_error problem;
   gc->units = batch->items;
-  cleat_status ran = cleat__purge_run(gc->client, batch->items, batch->count, begin, gc,
-                                      gc->dry_run, removals, &problem);
+  cleat_status ran =
+      cleat__purge_run(gc->client, batch->items, batch->count, begin, gc, gc->dry_run, removals, &problem);
   cleat__units_free(batch->items, batch->count);
   *batch = (struct batch){0};
   if (ran != CLEAT_OK && *status == CLEAT_OK) {
@@ -61,20 +59,17 @@ static void batch_run(struct cleat__gc *gc, struct batch *batch, cleat__unit_beg
   }
 }
 
-static cleat_status collect_steps(const struct cleat__gc *gc, struct batch *batch,
-                                  struct cleat_error *err) {
+static cleat_status collect_steps(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err) {
   char folder[CLEAT__STEP_FOLDER_MAX];
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < gc->step_count && status == CLEAT_OK; i++) {
     cleat__name_step_folder(gc->steps[i].step, folder);
-    status =
-        batch_add(batch, CLEAT_REMOVAL_UNFINISHED, gc->steps[i].step, folder, strlen(folder), err);
+    status = batch_add(batch, CLEAT_REMOVAL_UNFINISHED, gc->steps[i].step, folder, strlen(folder), err);
   }
   return status;
 }
 
-static cleat_status collect_attempts(const struct cleat__gc *gc, struct batch *batch,
-                                     struct cleat_error *err) {
+static cleat_status collect_attempts(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < gc->step_count; i++)
     for (size_t k = 0; k < gc->steps[i].attempt_count && status == CLEAT_OK; k++) {
@@ -84,8 +79,7 @@ static cleat_status collect_attempts(const struct cleat__gc *gc, struct batch *b
   return status;
 }
 
-static cleat_status collect_pins(const struct cleat__gc *gc, struct batch *batch,
-                                 struct cleat_error *err) {
+static cleat_status collect_pins(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < gc->step_count && status == CLEAT_OK; i++)
     if (gc->steps[i].has_pin && !gc->steps[i].has_manifest)
@@ -105,13 +99,11 @@ static cleat_status add_scratch(struct batch *batch, const char *key, struct cle
   return batch_add(batch, CLEAT_REMOVAL_SCRATCH, -1, key, length, err);
 }
 
-static cleat_status see_scratch(void *user, const struct cleat__list_entry *entry,
-                                struct cleat_error *err) {
+static cleat_status see_scratch(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   return entry->is_prefix ? add_scratch(user, entry->key, err) : CLEAT_OK;
 }
 
-static cleat_status collect_scratch(const struct cleat__gc *gc, struct batch *batch,
-                                    struct cleat_error *err) {
+static cleat_status collect_scratch(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err) {
   static const char *const prefixes[] = {"bench-", "doctor-"};
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < 2 && status == CLEAT_OK; i++) {
@@ -131,14 +123,12 @@ struct starts {
   size_t count, capacity;
 };
 
-static cleat_status see_start(void *user, const struct cleat__list_entry *entry,
-                              struct cleat_error *err) {
+static cleat_status see_start(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct starts *starts = user;
   uint64_t number = 0;
   if (!cleat__name_parse_start(entry->key + strlen(CLEAT__STARTS), &number))
     return CLEAT_OK;
-  void *grown =
-      cleat__grow(starts->numbers, &starts->capacity, starts->count, sizeof *starts->numbers);
+  void *grown = cleat__grow(starts->numbers, &starts->capacity, starts->count, sizeof *starts->numbers);
   if (grown == NULL)
     return cleat__error_no_memory(err, "the list of starts");
   starts->numbers = grown;
@@ -153,8 +143,7 @@ static int compare_numbers(const void *left, const void *right) {
 }
 
 /* Collects all starts but the newest. The newest say which start is the last, and which step it resumed from. */
-static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *batch,
-                                   struct cleat_error *err) {
+static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err) {
   struct starts starts = {0};
   char name[24];
   size_t distinct = 0;
@@ -175,8 +164,7 @@ static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *bat
 /* ---- All of it -------------------------------------------------------------------------------- */
 
 /* Sets gc->before_s. The ages of objects come from the store's clock, so the current time must come from it, too. */
-static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
-                                struct cleat_error *err) {
+static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s, struct cleat_error *err) {
   const struct cleat__clock *clock = gc->client->clock;
   struct cleat__store *store = gc->client->store;
   struct cleat__store_facts facts = {0};
@@ -185,22 +173,19 @@ static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
   if (cleat__random_hex(8, random) != CLEAT_OK)
     return cleat__error_set(err, CLEAT_IO, "the system's random generator failed");
   snprintf(key, sizeof key, "gc-%s", random);
-  cleat_status status =
-      store->ops->describe != NULL
-          ? cleat__store_describe(store, key, &facts, cleat__call(&gc->client->never, err))
-          : CLEAT_OK;
+  cleat_status status = store->ops->describe != NULL
+                            ? cleat__store_describe(store, key, &facts, cleat__call(&gc->client->never, err))
+                            : CLEAT_OK;
   int64_t now_s = clock->wall_s(clock->ctx) + (facts.has_clock ? facts.clock_offset_s : 0);
   int64_t older_s = older_than_s > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)older_than_s;
   gc->before_s = now_s - older_s;
   return status;
 }
 
-typedef cleat_status collect_fn(const struct cleat__gc *gc, struct batch *batch,
-                                struct cleat_error *err);
+typedef cleat_status collect_fn(const struct cleat__gc *gc, struct batch *batch, struct cleat_error *err);
 
 /* Handles one kind of unit after the other. A failure does not stop it, and is reported at the end. */
-static cleat_status run_all(struct cleat__gc *gc, struct cleat_removals *removals,
-                            struct cleat_error *err) {
+static cleat_status run_all(struct cleat__gc *gc, struct cleat_removals *removals, struct cleat_error *err) {
   static const struct {
     collect_fn *collect;
     cleat__unit_begin_fn *begin;
@@ -242,8 +227,7 @@ static void gc_clear(struct cleat__gc *gc) {
   cleat__free(gc->steps);
 }
 
-cleat_status cleat__retention_gc(struct cleat_client *client,
-                                 const struct cleat_gc_options *options,
+cleat_status cleat__retention_gc(struct cleat_client *client, const struct cleat_gc_options *options,
                                  struct cleat_removals **removals, struct cleat_error *err) {
   struct cleat__gc gc = {.client = client, .dry_run = options->dry_run != 0};
   struct cleat_removals *fresh = NULL;
@@ -271,8 +255,7 @@ size_t cleat__removals_count(const struct cleat_removals *removals) {
   return removals->count;
 }
 
-const struct cleat_removal *cleat__removals_get(const struct cleat_removals *removals,
-                                                size_t index) {
+const struct cleat_removal *cleat__removals_get(const struct cleat_removals *removals, size_t index) {
   return index < removals->count ? &removals->items[index].info : NULL;
 }
 

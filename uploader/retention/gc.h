@@ -36,16 +36,15 @@ struct cleat__gc {
 /* ---- gc_list.c ---- */
 
 /* cleat__listing_each on the gc's store. */
-cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
-                            cleat__listing_fn *fn, void *user, struct cleat_error *err);
+cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited, cleat__listing_fn *fn,
+                            void *user, struct cleat_error *err);
 
 /* Fill gc->uploads, and then gc->steps. A step is listed even if only uploads of it exist. */
 cleat_status cleat__gc_list_uploads(struct cleat__gc *gc, struct cleat_error *err);
 cleat_status cleat__gc_list_steps(struct cleat__gc *gc, struct cleat_error *err);
 
 /* The uploads whose key starts with `prefix`. Returns the first, or NULL. *count: how many. */
-const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix,
-                                                    size_t *count);
+const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix, size_t *count);
 
 /* Adds a folder to the step's attempts, unless it is there already. Called also for folders that are known only from
  * uploads. */

@@ -11,8 +11,8 @@
 
 /* ---- Lists ---------------------------------------------------------------------------------- */
 
-cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
-                            cleat__listing_fn *fn, void *user, struct cleat_error *err) {
+cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited, cleat__listing_fn *fn,
+                            void *user, struct cleat_error *err) {
   const struct cleat__listing all = {gc->client->store, prefix, delimited, &gc->client->never};
   return cleat__listing_each(&all, fn, user, err);
 }
@@ -23,11 +23,9 @@ static int compare_uploads(const void *left, const void *right) {
   return strcmp(a->key, b->key);
 }
 
-static cleat_status take_upload(void *user, struct cleat__upload_entry *entry,
-                                struct cleat_error *err) {
+static cleat_status take_upload(void *user, struct cleat__upload_entry *entry, struct cleat_error *err) {
   struct cleat__gc *gc = user;
-  void *grown =
-      cleat__grow(gc->uploads, &gc->upload_capacity, gc->upload_count, sizeof *gc->uploads);
+  void *grown = cleat__grow(gc->uploads, &gc->upload_capacity, gc->upload_count, sizeof *gc->uploads);
   if (grown == NULL)
     return cleat__error_no_memory(err, "a list of uploads");
   gc->uploads = grown;
@@ -59,8 +57,7 @@ cleat_status cleat__gc_list_uploads(struct cleat__gc *gc, struct cleat_error *er
   return status;
 }
 
-const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix,
-                                                    size_t *count) {
+const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix, size_t *count) {
   size_t length = strlen(prefix);
   size_t low = 0;
   size_t high = gc->upload_count;
@@ -91,8 +88,7 @@ static cleat_status add_step(struct cleat__gc *gc, const char *key, struct cleat
   return CLEAT_OK;
 }
 
-static cleat_status see_step(void *user, const struct cleat__list_entry *entry,
-                             struct cleat_error *err) {
+static cleat_status see_step(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   return entry->is_prefix ? add_step(user, entry->key, err) : CLEAT_OK;
 }
 
@@ -127,8 +123,7 @@ cleat_status cleat__gc_note_attempt(struct cleat__gc_step *step, const char *nam
       return CLEAT_OK;
   if (cleat__name_check_id("attempt", name, length, &ignored) != CLEAT_OK)
     return CLEAT_OK;
-  char **grown = cleat__grow(step->attempts, &step->attempt_capacity, step->attempt_count,
-                             sizeof *step->attempts);
+  char **grown = cleat__grow(step->attempts, &step->attempt_capacity, step->attempt_count, sizeof *step->attempts);
   if (grown == NULL)
     return cleat__error_no_memory(err, "the list of attempts");
   step->attempts = grown;

@@ -34,21 +34,19 @@ static void see_time(struct check *check, int64_t time_s) {
     check->newest_s = time_s;
 }
 
-static cleat_status see_object(void *user, const struct cleat__list_entry *entry,
-                               struct cleat_error *err) {
+static cleat_status see_object(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct check *check = user;
   int64_t rank = 0;
   see_time(check, entry->modified_s);
-  check->of_ranks =
-      check->of_ranks || cleat__name_is_of_rank(entry->key + strlen(check->prefix), &rank);
+  check->of_ranks = check->of_ranks || cleat__name_is_of_rank(entry->key + strlen(check->prefix), &rank);
   return cleat__unit_doom(check->unit, entry->key, NULL, entry->size, err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
 
 /* *bytes: the size of the upload. *held: its process is alive; false if the store cannot tell. */
-static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, const char *id,
-                                 bool *held, uint64_t *bytes, struct cleat_error *err) {
+static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, const char *id, bool *held,
+                                 uint64_t *bytes, struct cleat_error *err) {
   struct cleat__store *store = gc->client->store;
   struct cleat__upload upload = {.part_bytes = 1};
   struct cleat__stored_part *parts = NULL;
@@ -59,8 +57,8 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
     return cleat__store_multipart_held(store, key, id, held, bytes, err);
   strncpy(upload.key, key, CLEAT__KEY_MAX);
   strncpy(upload.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status = cleat__store_multipart_list_parts(store, &upload, &parts, &count,
-                                                          cleat__call(&gc->client->never, err));
+  cleat_status status =
+      cleat__store_multipart_list_parts(store, &upload, &parts, &count, cleat__call(&gc->client->never, err));
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     *bytes += parts[i].size;
   cleat__free(parts);
@@ -68,8 +66,7 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
 }
 
 /* Adds an upload to the unit. A held upload makes the whole unit too young. */
-static cleat_status see_upload(struct check *check, const struct cleat__upload_entry *entry,
-                               struct cleat_error *err) {
+static cleat_status see_upload(struct check *check, const struct cleat__upload_entry *entry, struct cleat_error *err) {
   bool held = false;
   uint64_t bytes = 0;
   see_time(check, entry->begun_s);
@@ -78,8 +75,7 @@ static cleat_status see_upload(struct check *check, const struct cleat__upload_e
   cleat_status status = weigh_upload(check->gc, entry->key, entry->id, &held, &bytes, err);
   if (held)
     check->newest_s = INT64_MAX;
-  return status == CLEAT_OK ? cleat__unit_doom(check->unit, entry->key, entry->id, bytes, err)
-                            : status;
+  return status == CLEAT_OK ? cleat__unit_doom(check->unit, entry->key, entry->id, bytes, err) : status;
 }
 
 static cleat_status see_uploads(struct check *check, size_t *count, struct cleat_error *err) {
@@ -96,8 +92,7 @@ struct named {
   const char *key;
 };
 
-static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry,
-                                  struct cleat_error *err) {
+static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry, struct cleat_error *err) {
   struct named *named = user;
   return strcmp(entry->key, named->key) == 0 ? see_upload(named->check, entry, err) : CLEAT_OK;
 }
@@ -114,12 +109,12 @@ static cleat_status see_uploads_of(struct check *check, const char *key, struct 
 /* ---- Claims ----------------------------------------------------------------------------------- */
 
 /* A function that handles an open claim. */
-typedef cleat_status claim_fn(struct check *check, const char *key,
-                              const struct cleat__claim *claim, struct cleat_error *err);
+typedef cleat_status claim_fn(struct check *check, const char *key, const struct cleat__claim *claim,
+                              struct cleat_error *err);
 
 /* Handles the uploads of the files that the claim says are sent in parts. */
-static cleat_status ask_named(struct check *check, const char *key,
-                              const struct cleat__claim *claim, struct cleat_error *err) {
+static cleat_status ask_named(struct check *check, const char *key, const struct cleat__claim *claim,
+                              struct cleat_error *err) {
   char named[CLEAT__OBJECT_KEY_MAX];
   cleat_status status = CLEAT_OK;
   (void)key;
@@ -132,8 +127,8 @@ static cleat_status ask_named(struct check *check, const char *key,
 
 /* Closes the claim. After that no process can continue the attempt. If another process was faster, it needs the
  * attempt, which counts as young then. */
-static cleat_status close_claim(struct check *check, const char *key,
-                                const struct cleat__claim *claim, struct cleat_error *err) {
+static cleat_status close_claim(struct check *check, const char *key, const struct cleat__claim *claim,
+                                struct cleat_error *err) {
   cleat_status status = cleat__claim_close(check->gc->client, key, claim->nonce, false, err);
   if (status != CLEAT_LOST && status != CLEAT_EXISTS)
     return status;
@@ -149,8 +144,8 @@ static cleat_status each_claim(struct check *check, claim_fn *fn, struct cleat_e
     const char *key = check->unit->doomed[i].key;
     struct cleat__claim claim = {0};
     int64_t rank = -1;
-    if (check->unit->doomed[i].upload != NULL ||
-        !cleat__name_is_of_rank(key + strlen(check->prefix), &rank) || rank < 0)
+    if (check->unit->doomed[i].upload != NULL || !cleat__name_is_of_rank(key + strlen(check->prefix), &rank) ||
+        rank < 0)
       continue;
     status = cleat__claim_read(client, key, &claim, cleat__call(&client->never, err));
     if (status == CLEAT_OK && claim.kind == CLEAT__CLAIM_OPEN)
@@ -170,8 +165,8 @@ enum standing {
 };
 
 /* Finds out which attempt the step's manifest names. `attempt`: its id, or "". */
-static cleat_status read_standing(const struct check *check, enum standing *standing,
-                                  char attempt[CLEAT__ID_MAX + 1], struct cleat_error *err) {
+static cleat_status read_standing(const struct check *check, enum standing *standing, char attempt[CLEAT__ID_MAX + 1],
+                                  struct cleat_error *err) {
   struct cleat_client *client = check->gc->client;
   struct cleat__manifest manifest = {0};
   struct cleat_error problem;
@@ -184,8 +179,7 @@ static cleat_status read_standing(const struct check *check, enum standing *stan
     snprintf(attempt, CLEAT__ID_MAX + 1, "%s", manifest.attempt);
   } else if (cleat__object_is_absent(status, &problem)) {
     *standing = NOBODYS;
-  } else if (status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT ||
-             status == CLEAT_INTEGRITY) {
+  } else if (status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT || status == CLEAT_INTEGRITY) {
     *standing = UNKNOWN;
     cleat__log(&client->log, CLEAT_LOG_WARNING, "left alone: %s", problem.message);
   } else {
@@ -257,8 +251,7 @@ static cleat_status gather(struct check *check, struct cleat_error *err) {
 
 /* The attempt is old and not committed: closes its claims and checks again. The manifest is read a second time, because
  * a name in it may have been damaged in transit. */
-static cleat_status settle(struct check *check, enum standing before, const char *committed,
-                           struct cleat_error *err) {
+static cleat_status settle(struct check *check, enum standing before, const char *committed, struct cleat_error *err) {
   /* A dry run removes nothing, so it skips this check. */
   assert(!check->gc->dry_run);
   char attempt[CLEAT__ID_MAX + 1];
@@ -306,8 +299,7 @@ static cleat_status spare_unless(cleat_status status, struct cleat__unit *unit) 
   return status;
 }
 
-cleat_status cleat__gc_begin_attempt(void *user, struct cleat__unit *unit,
-                                     struct cleat_error *err) {
+cleat_status cleat__gc_begin_attempt(void *user, struct cleat__unit *unit, struct cleat_error *err) {
   char prefix[CLEAT__OBJECT_KEY_MAX];
   cleat__key_attempt(unit->entry.step, unit->name, prefix);
   struct check check = {.gc = user, .unit = unit, .prefix = prefix};
@@ -321,8 +313,7 @@ struct folder {
   const char *prefix;
 };
 
-static cleat_status see_in_step(void *user, const struct cleat__list_entry *entry,
-                                struct cleat_error *err) {
+static cleat_status see_in_step(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   const struct folder *folder = user;
   const char *name = entry->key + strlen(folder->prefix);
   if (entry->is_prefix)
@@ -346,8 +337,8 @@ static cleat_status sweep(const struct cleat__gc *gc, const char *prefix, struct
   struct cleat__swept swept = {0};
   if (store->ops->sweep == NULL)
     return CLEAT_OK;
-  cleat_status status = cleat__store_sweep(store, prefix, gc->before_s, gc->dry_run, &swept,
-                                           cleat__call(&gc->client->never, err));
+  cleat_status status =
+      cleat__store_sweep(store, prefix, gc->before_s, gc->dry_run, &swept, cleat__call(&gc->client->never, err));
   cleat__unit_count(unit, swept.objects, swept.bytes);
   unit->found = unit->found || swept.objects > 0;
   return status;
@@ -381,8 +372,7 @@ static void decide(struct check *check) {
     keep(check);
 }
 
-cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
-                                     struct cleat_error *err) {
+cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit, struct cleat_error *err) {
   struct cleat__gc *gc = user;
   char prefix[CLEAT__OBJECT_KEY_MAX];
   size_t count = 0;
@@ -399,8 +389,7 @@ cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
 }
 
 /* Handles "starts/000007.json", and the objects below "starts/000007/". */
-static cleat_status see_of_start(void *user, const struct cleat__list_entry *entry,
-                                 struct cleat_error *err) {
+static cleat_status see_of_start(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   const struct check *check = user;
   const char *rest = entry->key + strlen(check->prefix);
   return strcmp(rest, ".json") == 0 || rest[0] == '/' ? see_object(user, entry, err) : CLEAT_OK;
@@ -417,8 +406,7 @@ cleat_status cleat__gc_begin_start(void *user, struct cleat__unit *unit, struct 
   return spare_unless(status, unit);
 }
 
-static cleat_status see_beside_pin(void *user, const struct cleat__list_entry *entry,
-                                   struct cleat_error *err) {
+static cleat_status see_beside_pin(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct check *check = user;
   if (strcmp(entry->key + strlen(check->prefix), "pin.json") != 0) {
     check->newest_s = INT64_MAX;

@@ -21,8 +21,7 @@ static cleat_status is_there(struct cleat_client *client, const char *key, size_
                              struct cleat_error *err) {
   struct cleat_error problem;
   struct cleat__small text = {0};
-  cleat_status status =
-      cleat__store_get_small(client->store, key, cap, &text, cleat__call(&client->never, &problem));
+  cleat_status status = cleat__store_get_small(client->store, key, cap, &text, cleat__call(&client->never, &problem));
   cleat__free(text.bytes);
   if (status == CLEAT_OK || status == CLEAT_LIMIT || cleat__object_is_absent(status, &problem)) {
     *there = status == CLEAT_OK || status == CLEAT_LIMIT;
@@ -32,24 +31,20 @@ static cleat_status is_there(struct cleat_client *client, const char *key, size_
   return status;
 }
 
-static cleat_status is_committed(struct cleat_client *client, int64_t step, bool *committed,
-                                 struct cleat_error *err) {
+static cleat_status is_committed(struct cleat_client *client, int64_t step, bool *committed, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
   return is_there(client, key, CLEAT__MANIFEST_BYTES_MAX, committed, err);
 }
 
-static cleat_status not_committed(const struct cleat_client *client, int64_t step,
-                                  struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld is not committed under %s", (long long)step,
-                       client->store->display);
+static cleat_status not_committed(const struct cleat_client *client, int64_t step, struct cleat_error *err) {
+  cleat_status status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld is not committed under %s", (long long)step,
+                                         client->store->display);
   cleat__error_hint(err, "`cleat ls` lists the committed steps");
   return status;
 }
 
-cleat_status cleat__pin_check(struct cleat_client *client, int64_t step, bool *pinned,
-                              struct cleat_error *err) {
+cleat_status cleat__pin_check(struct cleat_client *client, int64_t step, bool *pinned, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_pin(step, key);
   return is_there(client, key, PIN_BYTES_MAX, pinned, err);
@@ -60,14 +55,11 @@ static cleat_status put(struct cleat_client *client, const char *key, struct cle
   char now[21];
   cleat__time_rfc3339(client->clock->wall_s(client->clock->ctx), now);
   size_t length =
-      (size_t)snprintf(text, sizeof text,
-                       "{\"format\":\"cleat.pin\",\"version\":\"1.0\",\"created\":\"%s\"}\n", now);
+      (size_t)snprintf(text, sizeof text, "{\"format\":\"cleat.pin\",\"version\":\"1.0\",\"created\":\"%s\"}\n", now);
   struct cleat__span body = {text, length};
-  struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS,
-                                       .content_type = "application/json",
-                                       .crc32c = cleat__crc32c(0, text, length)};
-  return cleat__store_put(client->store, key, cleat__spans(&body, 1), &options,
-                          cleat__call(&client->never, err));
+  struct cleat__put_options options = {
+      .condition = CLEAT__PUT_ALWAYS, .content_type = "application/json", .crc32c = cleat__crc32c(0, text, length)};
+  return cleat__store_put(client->store, key, cleat__spans(&body, 1), &options, cleat__call(&client->never, err));
 }
 
 cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cleat_error *err) {
@@ -87,8 +79,7 @@ cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cl
     return status;
   /* If this fails, gc removes the pin later. */
   (void)cleat__store_remove(client->store, key, cleat__call(&client->never, &ignored));
-  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned",
-                            (long long)step);
+  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned", (long long)step);
   cleat__error_hint(err, "a prune was faster; `cleat ls` lists the committed steps");
   return status;
 }

@@ -19,8 +19,7 @@ static bool is_damage(cleat_status status) {
 
 /* ---- Choosing --------------------------------------------------------------------------------- */
 
-static void choose(const struct cleat_list *list, const struct cleat_prune_options *options,
-                   bool *keep) {
+static void choose(const struct cleat_list *list, const struct cleat_prune_options *options, bool *keep) {
   size_t count = cleat__catalog_count(list);
   size_t last = options->keep_last == 0 ? count : options->keep_last;
   for (size_t i = 0; i < count; i++) {
@@ -31,8 +30,7 @@ static void choose(const struct cleat_list *list, const struct cleat_prune_optio
 }
 
 /* *whole: a load would find nothing missing or damaged. Damage is CLEAT_OK with *whole false. */
-static cleat_status check_whole(struct cleat_client *client, int64_t step, bool *whole,
-                                struct cleat_error *err) {
+static cleat_status check_whole(struct cleat_client *client, int64_t step, bool *whole, struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   cleat_status status = cleat__checkpoint_open(client, step, &checkpoint, err);
   if (status == CLEAT_OK)
@@ -45,8 +43,8 @@ static cleat_status check_whole(struct cleat_client *client, int64_t step, bool 
 }
 
 /* Keeps the newest step that a job could resume from, even if newer ones are damaged. */
-static cleat_status keep_newest_whole(struct cleat_client *client, const struct cleat_list *list,
-                                      bool *keep, struct cleat_error *err) {
+static cleat_status keep_newest_whole(struct cleat_client *client, const struct cleat_list *list, bool *keep,
+                                      struct cleat_error *err) {
   bool whole = false;
   for (size_t i = cleat__catalog_count(list); i-- > 0 && !whole;) {
     int64_t step = cleat__catalog_get(list, i)->step;
@@ -56,8 +54,7 @@ static cleat_status keep_newest_whole(struct cleat_client *client, const struct 
     if (!whole)
       cleat__log(&client->log, CLEAT_LOG_WARNING, "not complete: %s", err->message);
     else if (!keep[i])
-      cleat__log(&client->log, CLEAT_LOG_WARNING,
-                 "step %lld is kept: it is the newest complete step", (long long)step);
+      cleat__log(&client->log, CLEAT_LOG_WARNING, "step %lld is kept: it is the newest complete step", (long long)step);
     keep[i] = keep[i] || whole;
   }
   return CLEAT_OK;
@@ -66,13 +63,12 @@ static cleat_status keep_newest_whole(struct cleat_client *client, const struct 
 /* ---- Removing one ----------------------------------------------------------------------------- */
 
 /* Adds the files of one rank to the unit. A damaged record names no files; it sets *damaged. */
-static cleat_status doom_files(struct cleat_client *client, const struct cleat__manifest *manifest,
-                               unsigned rank, struct cleat__unit *unit, bool *damaged,
-                               struct cleat_error *err) {
+static cleat_status doom_files(struct cleat_client *client, const struct cleat__manifest *manifest, unsigned rank,
+                               struct cleat__unit *unit, bool *damaged, struct cleat_error *err) {
   struct cleat__record record = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat_status status = cleat__checkpoint_read_record(client, manifest, rank, &record,
-                                                      cleat__call(&client->never, err));
+  cleat_status status =
+      cleat__checkpoint_read_record(client, manifest, rank, &record, cleat__call(&client->never, err));
   *damaged = *damaged || is_damage(status);
   if (is_damage(status)) {
     cleat__record_clear(&record);
@@ -109,14 +105,13 @@ static cleat_status doom_named(struct cleat_client *client, const struct cleat__
 
 /* Reads the manifest and adds what it names. If they do not fit together, a flipped bit may have changed the manifest
  * in transit and left it well-formed. So everything is read a second time. That result is used. */
-static cleat_status read_all(struct cleat_client *client, struct cleat__unit *unit,
-                             struct cleat__manifest *manifest, struct cleat_error *err) {
+static cleat_status read_all(struct cleat_client *client, struct cleat__unit *unit, struct cleat__manifest *manifest,
+                             struct cleat_error *err) {
   bool damaged = true;
   cleat_status status = CLEAT_OK;
   for (int tries = 0; tries < 2 && damaged && status == CLEAT_OK; tries++) {
     cleat__manifest_clear(manifest);
-    status = cleat__checkpoint_read_manifest(client, unit->entry.step, manifest,
-                                             cleat__call(&client->never, err));
+    status = cleat__checkpoint_read_manifest(client, unit->entry.step, manifest, cleat__call(&client->never, err));
     if (status == CLEAT_OK)
       status = doom_named(client, manifest, unit, &damaged, err);
   }
@@ -126,8 +121,7 @@ static cleat_status read_all(struct cleat_client *client, struct cleat__unit *un
 /* Removes the manifest if the step is not pinned and still names the listed attempt. From then on nobody sees the rest
  * of the checkpoint. */
 static cleat_status remove_manifest(struct cleat_client *client, struct cleat__unit *unit,
-                                    const struct cleat__manifest *manifest,
-                                    struct cleat_error *err) {
+                                    const struct cleat__manifest *manifest, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   bool pinned = false;
   cleat_status status = cleat__pin_check(client, unit->entry.step, &pinned, err);
@@ -194,8 +188,8 @@ static size_t count_others(const bool *keep, size_t count) {
 }
 
 static cleat_status prune_list(struct cleat_client *client, const struct cleat_list *list,
-                               const struct cleat_prune_options *options,
-                               struct cleat_removals *removals, struct cleat_error *err) {
+                               const struct cleat_prune_options *options, struct cleat_removals *removals,
+                               struct cleat_error *err) {
   size_t committed = cleat__catalog_count(list);
   struct cleat__unit *units = NULL;
   size_t count = 0;
@@ -211,16 +205,14 @@ static cleat_status prune_list(struct cleat_client *client, const struct cleat_l
     status = make_units(list, keep, count, &units, err);
   if (status == CLEAT_OK) {
     removals->kept = committed - count;
-    status =
-        cleat__purge_run(client, units, count, begin, client, options->dry_run != 0, removals, err);
+    status = cleat__purge_run(client, units, count, begin, client, options->dry_run != 0, removals, err);
   }
   cleat__units_free(units, count);
   cleat__free(keep);
   return status;
 }
 
-cleat_status cleat__retention_prune(struct cleat_client *client,
-                                    const struct cleat_prune_options *options,
+cleat_status cleat__retention_prune(struct cleat_client *client, const struct cleat_prune_options *options,
                                     struct cleat_removals **removals, struct cleat_error *err) {
   struct cleat_list *list = NULL;
   struct cleat_removals *fresh = NULL;
@@ -229,8 +221,7 @@ cleat_status cleat__retention_prune(struct cleat_client *client,
     status = cleat__removals_new(&fresh, err);
   if (status == CLEAT_OK) {
     for (size_t i = 0; i < cleat__catalog_damaged(list); i++)
-      cleat__log(&client->log, CLEAT_LOG_WARNING, "left alone: %s",
-                 cleat__catalog_damage(list, i)->message);
+      cleat__log(&client->log, CLEAT_LOG_WARNING, "left alone: %s", cleat__catalog_damage(list, i)->message);
     status = prune_list(client, list, options, fresh, err);
   }
   cleat__catalog_free(list);

@@ -38,8 +38,8 @@ struct purge {
 
 /* ---- Units ------------------------------------------------------------------------------------ */
 
-cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const char *upload,
-                              uint64_t bytes, struct cleat_error *err) {
+cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const char *upload, uint64_t bytes,
+                              struct cleat_error *err) {
   struct cleat__doomed doomed = {.bytes = bytes};
   void *grown = cleat__grow(unit->doomed, &unit->capacity, unit->count, sizeof *unit->doomed);
   if (grown == NULL)
@@ -95,12 +95,10 @@ static bool is_next_ready(const struct cleat__unit *unit) {
 }
 
 static bool is_over(const struct cleat__unit *unit) {
-  return unit->begun && !unit->ending && unit->in_flight == 0 &&
-         (unit->dry_run || unit->next == unit->count);
+  return unit->begun && !unit->ending && unit->in_flight == 0 && (unit->dry_run || unit->next == unit->count);
 }
 
-static struct cleat__task *task_of(struct purge *purge, enum task_kind kind,
-                                   struct cleat__unit *unit) {
+static struct cleat__task *task_of(struct purge *purge, enum task_kind kind, struct cleat__unit *unit) {
   struct cleat__task *task = purge->synced.idle;
   /* One is always idle, because there is a task for each thread. */
   assert(task != NULL);
@@ -143,8 +141,7 @@ static struct cleat__task *purge_take(struct cleat__job *job) {
   struct cleat__task *task = take_of_open(purge, may_transfer);
   if (task != NULL)
     return task;
-  if (may_transfer && purge->synced.next < purge->count &&
-      purge->synced.open_count < CLEAT__PURGE_OPEN_MAX) {
+  if (may_transfer && purge->synced.next < purge->count && purge->synced.open_count < CLEAT__PURGE_OPEN_MAX) {
     struct cleat__unit *unit = &purge->units[purge->synced.next++];
     purge->synced.open[purge->synced.open_count++] = unit;
     unit->in_flight++;
@@ -157,8 +154,7 @@ static struct cleat__task *purge_take(struct cleat__job *job) {
 
 /* ---- Process ---------------------------------------------------------------------------------- */
 
-static cleat_status remove_one(struct purge *purge, const struct cleat__doomed *doomed,
-                               struct cleat_error *err) {
+static cleat_status remove_one(struct purge *purge, const struct cleat__doomed *doomed, struct cleat_error *err) {
   struct cleat_client *client = purge->operation.client;
   struct cleat__upload upload = {.part_bytes = 1};
   if (doomed->upload == NULL)
@@ -190,8 +186,7 @@ static void purge_process(struct cleat__job *job, struct cleat__task *task) {
 
 /* ---- Finish ----------------------------------------------------------------------------------- */
 
-static void note_failure(struct purge *purge, struct cleat__unit *unit,
-                         const struct cleat__task *task) {
+static void note_failure(struct purge *purge, struct cleat__unit *unit, const struct cleat__task *task) {
   assert(task->status != CLEAT_OK && task->error.status == task->status);
   if (unit->entry.status == CLEAT_OK)
     unit->entry.status = task->status;
@@ -229,8 +224,7 @@ static void purge_finish(struct cleat__job *job, struct cleat__task *task) {
   purge->synced.idle = task;
 }
 
-static const struct cleat__job_ops purge_ops = {
-    .take = purge_take, .process = purge_process, .finish = purge_finish};
+static const struct cleat__job_ops purge_ops = {.take = purge_take, .process = purge_process, .finish = purge_finish};
 
 /* ---- Removals --------------------------------------------------------------------------------- */
 
@@ -252,8 +246,7 @@ void cleat__removals_free(struct cleat_removals *removals) {
 }
 
 /* Reserves room for `more` entries in advance, so that every removal can be reported. */
-static cleat_status removals_reserve(struct cleat_removals *removals, size_t more,
-                                     struct cleat_error *err) {
+static cleat_status removals_reserve(struct cleat_removals *removals, size_t more, struct cleat_error *err) {
   size_t wanted = removals->count + more;
   if (wanted <= removals->capacity)
     return CLEAT_OK;
@@ -265,8 +258,7 @@ static cleat_status removals_reserve(struct cleat_removals *removals, size_t mor
   return CLEAT_OK;
 }
 
-static void removals_take(struct cleat_removals *removals, struct cleat__unit *units,
-                          size_t count) {
+static void removals_take(struct cleat_removals *removals, struct cleat__unit *units, size_t count) {
   assert(removals->count + count <= removals->capacity);
   for (size_t i = 0; i < count; i++) {
     struct cleat__unit *unit = &units[i];
@@ -283,8 +275,8 @@ static void removals_take(struct cleat_removals *removals, struct cleat__unit *u
 /* ---- Run -------------------------------------------------------------------------------------- */
 
 cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *units, size_t count,
-                              cleat__unit_begin_fn *begin, void *user, bool dry_run,
-                              struct cleat_removals *removals, struct cleat_error *err) {
+                              cleat__unit_begin_fn *begin, void *user, bool dry_run, struct cleat_removals *removals,
+                              struct cleat_error *err) {
   struct purge purge = {.units = units, .count = count, .begin = begin, .user = user};
   unsigned threads = cleat__pool_threads(client->pool);
   cleat_status status = removals_reserve(removals, count, err);

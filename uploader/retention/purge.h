@@ -27,8 +27,8 @@ struct cleat__doomed {
 struct cleat__unit {
   struct cleat_removal entry; /* entry.name is set at the end of the run */
   char *name;                 /* owned */
-  bool found; /* set by begin: report the unit, because something of it is removed */
-  bool kept;  /* set by begin: count the unit as kept */
+  bool found;                 /* set by begin: report the unit, because something of it is removed */
+  bool kept;                  /* set by begin: count the unit as kept */
   struct cleat__doomed *doomed;
   size_t count, capacity;
   size_t last_from; /* objects from this index on are removed after all others */
@@ -42,8 +42,8 @@ struct cleat__unit {
 };
 
 /* Adds an object (`upload` NULL) or an upload to the unit. Error: NO_MEMORY. */
-cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const char *upload,
-                              uint64_t bytes, struct cleat_error *err);
+cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const char *upload, uint64_t bytes,
+                              struct cleat_error *err);
 
 /* Counts what begin itself has removed, or would remove in a dry run. */
 void cleat__unit_count(struct cleat__unit *unit, uint64_t objects, uint64_t bytes);
@@ -53,8 +53,7 @@ void cleat__unit_spare(struct cleat__unit *unit);
 
 /* Inspects the unit and adds objects. Runs on a thread of the pool, without a lock. A failure is noted in the unit.
  * Objects that were added, and not dropped by cleat__unit_spare, are removed all the same. */
-typedef cleat_status cleat__unit_begin_fn(void *user, struct cleat__unit *unit,
-                                          struct cleat_error *err);
+typedef cleat_status cleat__unit_begin_fn(void *user, struct cleat__unit *unit, struct cleat_error *err);
 
 struct cleat__removed {
   struct cleat_removal info;
@@ -73,8 +72,8 @@ struct cleat_removals {
  * after all units have ended. The caller frees the units with cleat__units_free. Blocks; any thread may call it, except
  * those of the pool. */
 cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *units, size_t count,
-                              cleat__unit_begin_fn *begin, void *user, bool dry_run,
-                              struct cleat_removals *removals, struct cleat_error *err);
+                              cleat__unit_begin_fn *begin, void *user, bool dry_run, struct cleat_removals *removals,
+                              struct cleat_error *err);
 void cleat__units_free(struct cleat__unit *units, size_t count);
 
 cleat_status cleat__removals_new(struct cleat_removals **removals, struct cleat_error *err);

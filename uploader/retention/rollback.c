@@ -47,8 +47,7 @@ static cleat_status check_target(const struct rollback *rollback, struct cleat_e
 
 static cleat_status refuse_pinned(int64_t pinned, int64_t step, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_EXISTS,
-      "step %" PRId64 " is pinned, so the run cannot go back to step %" PRId64 " before it", pinned,
+      err, CLEAT_EXISTS, "step %" PRId64 " is pinned, so the run cannot go back to step %" PRId64 " before it", pinned,
       step);
   cleat__error_hint(err, "unpin it (cleat unpin), or continue under another URL or session");
   return status;
@@ -84,9 +83,8 @@ static cleat_status remove_later(const struct rollback *rollback, const struct c
       cleat__error_context(err, "step %" PRId64 " is still there", step);
       return status;
     }
-    cleat__log(&client->log, CLEAT_LOG_INFO,
-               "step %" PRId64 " is superseded: the run continues from step %" PRId64, step,
-               rollback->step);
+    cleat__log(&client->log, CLEAT_LOG_INFO, "step %" PRId64 " is superseded: the run continues from step %" PRId64,
+               step, rollback->step);
   }
   return CLEAT_OK;
 }
@@ -111,8 +109,7 @@ static cleat_status supersede(const struct rollback *rollback, struct cleat_erro
 
 /* ---- Several ranks ------------------------------------------------------------------------------ */
 
-static void key_of(const struct rollback *rollback, unsigned rank, bool failed,
-                   char key[CLEAT__OBJECT_KEY_MAX]) {
+static void key_of(const struct rollback *rollback, unsigned rank, bool failed, char key[CLEAT__OBJECT_KEY_MAX]) {
   char step[24] = "failed";
   if (!failed)
     (void)snprintf(step, sizeof step, "%" PRId64, rollback->step);
@@ -120,29 +117,26 @@ static void key_of(const struct rollback *rollback, unsigned rank, bool failed,
 }
 
 /* Puts the note of this rank. `why` NULL: it is ready; for rank 0: all is done. Otherwise: it has failed. */
-static cleat_status say(const struct rollback *rollback, const struct cleat_error *why,
-                        struct cleat_error *err) {
+static cleat_status say(const struct rollback *rollback, const struct cleat_error *why, struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
   char key[CLEAT__OBJECT_KEY_MAX];
   key_of(rollback, client->rank, why != NULL, key);
   return cleat__note_put(client, key, why, cleat__call(&client->never, err));
 }
 
-static cleat_status hear_failure(const struct rollback *rollback, unsigned rank, bool *found,
-                                 struct cleat_error *err) {
+static cleat_status hear_failure(const struct rollback *rollback, unsigned rank, bool *found, struct cleat_error *err) {
   struct cleat_error failure;
   char key[CLEAT__OBJECT_KEY_MAX];
   key_of(rollback, rank, true, key);
-  cleat_status status = cleat__note_read(rollback->client, key, rank, found, &failure,
-                                         cleat__call(&rollback->client->never, err));
+  cleat_status status =
+      cleat__note_read(rollback->client, key, rank, found, &failure, cleat__call(&rollback->client->never, err));
   if (status != CLEAT_OK || !*found)
     return status;
   *err = failure;
   return failure.status;
 }
 
-static cleat_status see_note(void *user, const struct cleat__list_entry *entry,
-                             struct cleat_error *err) {
+static cleat_status see_note(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   const struct rollback *rollback = user;
   char what[CLEAT__RECORD_NAME_MAX], ours[CLEAT__RECORD_NAME_MAX];
   unsigned rank = 0;
@@ -154,8 +148,7 @@ static cleat_status see_note(void *user, const struct cleat__list_entry *entry,
     return hear_failure(rollback, rank, &found, err);
   (void)snprintf(ours, sizeof ours, "%" PRId64, rollback->step);
   if (strcmp(what, ours) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH,
-                            "rank %u goes back to step %s, rank 0 to step %" PRId64, rank, what,
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u goes back to step %s, rank 0 to step %" PRId64, rank, what,
                             rollback->step);
   rollback->arrived[rank] = 1;
   return CLEAT_OK;
@@ -178,8 +171,8 @@ static cleat_status look_for_rank_0(void *user, bool *done, struct cleat_error *
   char key[CLEAT__OBJECT_KEY_MAX];
   bool failed = false;
   key_of(rollback, 0, false, key);
-  cleat_status status = cleat__note_read(rollback->client, key, 0, done, &unused,
-                                         cleat__call(&rollback->client->never, err));
+  cleat_status status =
+      cleat__note_read(rollback->client, key, 0, done, &unused, cleat__call(&rollback->client->never, err));
   return status != CLEAT_OK || *done ? status : hear_failure(rollback, 0, &failed, err);
 }
 
@@ -188,9 +181,9 @@ static cleat_status never_came(const struct rollback *rollback, struct cleat_err
   while (rollback->arrived != NULL && rank + 1 < rollback->client->world_size &&
          (rank == 0 || rollback->arrived[rank] != 0))
     rank++;
-  cleat_status status = cleat__error_set(
-      err, CLEAT_TIMEOUT, "rank %u has not gone back to step %" PRId64 " within %u s", rank,
-      rollback->step, rollback->client->rank_timeout_s);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_TIMEOUT, "rank %u has not gone back to step %" PRId64 " within %u s", rank,
+                       rollback->step, rollback->client->rank_timeout_s);
   cleat__error_hint(err, "all ranks must go back to the same step; check that this rank runs");
   return status;
 }
@@ -219,8 +212,7 @@ static cleat_status poll(struct rollback *rollback,
 }
 
 /* Rank 0: waits for all ranks, removes the later steps, and puts its note. All ranks learn of a failure. */
-static cleat_status lead(struct rollback *rollback, const struct cleat_error *failed,
-                         struct cleat_error *err) {
+static cleat_status lead(struct rollback *rollback, const struct cleat_error *failed, struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
   struct cleat_error ignored;
   cleat_status status = CLEAT_OK;
@@ -230,8 +222,7 @@ static cleat_status lead(struct rollback *rollback, const struct cleat_error *fa
   }
   if (status == CLEAT_OK && client->world_size > 1) {
     rollback->arrived = cleat__calloc(client->world_size, 1);
-    status = rollback->arrived == NULL ? cleat__error_no_memory(err, "a rollback")
-                                       : poll(rollback, find_others, err);
+    status = rollback->arrived == NULL ? cleat__error_no_memory(err, "a rollback") : poll(rollback, find_others, err);
   }
   if (status == CLEAT_OK)
     status = supersede(rollback, err);
@@ -245,8 +236,7 @@ static cleat_status lead(struct rollback *rollback, const struct cleat_error *fa
   return say(rollback, NULL, err);
 }
 
-static cleat_status follow(struct rollback *rollback, const struct cleat_error *failed,
-                           struct cleat_error *err) {
+static cleat_status follow(struct rollback *rollback, const struct cleat_error *failed, struct cleat_error *err) {
   cleat_status status = say(rollback, failed, err);
   if (status != CLEAT_OK)
     return status;
@@ -265,26 +255,23 @@ static cleat_status find_folder(struct rollback *rollback, struct cleat_error *e
   if (client->world_size == 1)
     return CLEAT_OK;
   if (number == 0) {
-    cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID, "several ranks can go back together only after they have resumed");
+    cleat_status status =
+        cleat__error_set(err, CLEAT_INVALID, "several ranks can go back together only after they have resumed");
     cleat__error_hint(err, "call cleat_resume on every rank first, or open a manager");
     return status;
   }
-  (void)snprintf(rollback->folder, sizeof rollback->folder, CLEAT__STARTS "%06lu/rollback-%03u/",
-                 number, nth);
+  (void)snprintf(rollback->folder, sizeof rollback->folder, CLEAT__STARTS "%06lu/rollback-%03u/", number, nth);
   return CLEAT_OK;
 }
 
-cleat_status cleat__rollback(struct cleat_client *client,
-                             const struct cleat_rollback_options *options,
+cleat_status cleat__rollback(struct cleat_client *client, const struct cleat_rollback_options *options,
                              struct cleat_error *err) {
   struct rollback rollback = {.client = client, .step = options->step};
   const struct cleat_error *failed = options->failed;
   if (options->step < 0)
     return cleat__error_set(err, CLEAT_INVALID, "step %" PRId64 " is negative", options->step);
   if (failed != NULL && failed->status == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "`failed` has the status CLEAT_OK, so it reports no failure");
+    return cleat__error_set(err, CLEAT_INVALID, "`failed` has the status CLEAT_OK, so it reports no failure");
   await_saves(client);
   cleat_status status = find_folder(&rollback, err);
   if (status != CLEAT_OK)

@@ -14,7 +14,7 @@
 #include "uploader/engine/client.h"
 
 /* See cleat_rollback. */
-cleat_status cleat__rollback(struct cleat_client *client,
-                             const struct cleat_rollback_options *options, struct cleat_error *err);
+cleat_status cleat__rollback(struct cleat_client *client, const struct cleat_rollback_options *options,
+                             struct cleat_error *err);
 
 #endif

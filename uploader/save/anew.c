@@ -17,16 +17,13 @@ static bool is_of_another(const struct cleat_error *err) {
   case CLEAT_EXISTS:
     return true;
   default:
-    return strcmp(err->s3_code, "InvalidPart") == 0 ||
-           strcmp(err->s3_code, "InvalidPartOrder") == 0;
+    return strcmp(err->s3_code, "InvalidPart") == 0 || strcmp(err->s3_code, "InvalidPartOrder") == 0;
   }
 }
 
-bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
-                                       const struct cleat__save_task *task) {
+bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save, const struct cleat__save_task *task) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  bool moves = task->kind == CLEAT__SAVE_OPEN || task->kind == CLEAT__SAVE_PUT ||
-               task->kind == CLEAT__SAVE_CLOSE;
+  bool moves = task->kind == CLEAT__SAVE_OPEN || task->kind == CLEAT__SAVE_PUT || task->kind == CLEAT__SAVE_CLOSE;
   if (!moves || save->operation.synced.stopping)
     return false;
   return save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING ||

@@ -38,8 +38,7 @@ void cleat__attempt_set_claim(struct cleat__attempt *attempt, enum cleat__attemp
 
 void cleat__attempt_move_locked(struct cleat__attempt *attempt, enum cleat__attempt_phase to) {
   assert(cleat__pool_is_mine(attempt->operation->client->pool));
-  assert(to == (attempt->synced.phase == CLEAT__ATTEMPT_REPLACING ? CLEAT__ATTEMPT_NEW
-                                                                  : attempt->synced.phase + 1));
+  assert(to == (attempt->synced.phase == CLEAT__ATTEMPT_REPLACING ? CLEAT__ATTEMPT_NEW : attempt->synced.phase + 1));
   attempt->synced.phase = to;
 }
 
@@ -51,13 +50,11 @@ void cleat__attempt_clean_locked(struct cleat__attempt *attempt, enum cleat__cle
 }
 
 bool cleat__attempt_claim_stood(const struct cleat__attempt *attempt) {
-  return attempt->claim == CLEAT__ATTEMPT_CLAIM_CREATED ||
-         attempt->claim == CLEAT__ATTEMPT_CLAIM_REPLACED;
+  return attempt->claim == CLEAT__ATTEMPT_CLAIM_CREATED || attempt->claim == CLEAT__ATTEMPT_CLAIM_REPLACED;
 }
 
 bool cleat__attempt_may_have_claim(const struct cleat__attempt *attempt) {
-  return attempt->claim == CLEAT__ATTEMPT_CLAIM_SENT ||
-         attempt->claim == CLEAT__ATTEMPT_CLAIM_CREATED;
+  return attempt->claim == CLEAT__ATTEMPT_CLAIM_SENT || attempt->claim == CLEAT__ATTEMPT_CLAIM_CREATED;
 }
 
 /* ---- Names ------------------------------------------------------------------------------------ */

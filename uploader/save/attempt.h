@@ -72,8 +72,8 @@ struct cleat__attempt {
   /* several ranks: `nth` is set; it counts the tries of this start to save the step */
   bool counted;
   unsigned nth;
-  bool reuse;  /* reuse an earlier try; after a failure, keep what this one stored */
-  bool shared; /* another process may continue this attempt; see claim.h */
+  bool reuse;                      /* reuse an earlier try; after a failure, keep what this one stored */
+  bool shared;                     /* another process may continue this attempt; see claim.h */
   struct cleat__standing standing; /* set by LOOK: the committed manifest of the step, if any */
   enum cleat__attempt_origin origin;
   enum cleat__attempt_claim claim;

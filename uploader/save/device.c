@@ -25,13 +25,11 @@ static bool any_on_device(const struct cleat_save_request *request) {
   return false;
 }
 
-static cleat_status find_lane(struct cleat__save_upload *upload,
-                              const struct cleat_save_request *request, size_t index,
+static cleat_status find_lane(struct cleat__save_upload *upload, const struct cleat_save_request *request, size_t index,
                               struct cleat_error *err) {
   const struct cleat_tensor *tensor = &request->tensors[index];
   unsigned lane = 0;
-  cleat_status status =
-      cleat__lanes_find(&upload->lanes, &request->places[index], tensor->data, &lane, err);
+  cleat_status status = cleat__lanes_find(&upload->lanes, &request->places[index], tensor->data, &lane, err);
   if (status != CLEAT_OK) {
     cleat__error_context(err, "tensor %s", tensor->name);
     return status;
@@ -40,8 +38,7 @@ static cleat_status find_lane(struct cleat__save_upload *upload,
   return CLEAT_OK;
 }
 
-cleat_status cleat__upload_find_lanes(struct cleat__save_upload *upload,
-                                      const struct cleat_save_request *request,
+cleat_status cleat__upload_find_lanes(struct cleat__save_upload *upload, const struct cleat_save_request *request,
                                       struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   if (!any_on_device(request))
@@ -110,13 +107,11 @@ static cleat_status snapshot_copy(struct cleat__save_upload *upload, struct clea
   return cleat__batch_end(&batch, status, err);
 }
 
-cleat_status cleat__upload_take_snapshot(struct cleat__save_upload *upload, bool *taken,
-                                         struct cleat_error *err) {
+cleat_status cleat__upload_take_snapshot(struct cleat__save_upload *upload, bool *taken, struct cleat_error *err) {
   cleat_status status = snapshot_allocate(upload, err);
   if (status == CLEAT_NO_MEMORY || status == CLEAT_UNSUPPORTED) {
     cleat__log(&upload->operation->client->log, CLEAT_LOG_WARNING,
-               "no snapshot in device memory; this save copies straight to host memory instead: %s",
-               err->message);
+               "no snapshot in device memory; this save copies straight to host memory instead: %s", err->message);
     *taken = false;
     return CLEAT_OK;
   }

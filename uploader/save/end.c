@@ -18,8 +18,7 @@ void cleat__end_move_locked(struct cleat__save_end *end, enum cleat__end_phase t
 
 /* ---- Record and manifest ---------------------------------------------------------------------- */
 
-static cleat_status sources_check(const struct cleat__save_upload *upload,
-                                  struct cleat_error *err) {
+static cleat_status sources_check(const struct cleat__save_upload *upload, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   /* A staged save no longer needs its sources after the fence. */
   if (upload->mode == CLEAT__SAVE_STAGED)
@@ -33,20 +32,17 @@ static cleat_status sources_check(const struct cleat__save_upload *upload,
 }
 
 /* Calls the caller's check and keeps its error. If it set none, sets one that says that the caller refused. */
-static cleat_status confirm(const struct cleat__save_end *end, int64_t step,
-                            struct cleat_error *err) {
+static cleat_status confirm(const struct cleat__save_end *end, int64_t step, struct cleat_error *err) {
   cleat__error_clear(err);
   cleat_status status = end->confirm(end->confirm_user, err);
   if (status != CLEAT_OK && err->status != status)
-    return cleat__error_set(err, status, "the caller's confirm callback refused step %lld",
-                            (long long)step);
+    return cleat__error_set(err, status, "the caller's confirm callback refused step %lld", (long long)step);
   return status;
 }
 
 cleat_status cleat__end_record(struct cleat_save *save, struct cleat_error *err) {
   const struct cleat__clock *clock = save->operation.client->clock;
-  cleat_status status =
-      save->end.confirm != NULL ? confirm(&save->end, save->attempt.step, err) : CLEAT_OK;
+  cleat_status status = save->end.confirm != NULL ? confirm(&save->end, save->attempt.step, err) : CLEAT_OK;
   if (status == CLEAT_OK)
     status = sources_check(&save->upload, err);
   save->end.record_wall_s = clock->wall_s(clock->ctx);
@@ -62,9 +58,8 @@ cleat_status cleat__end_record(struct cleat_save *save, struct cleat_error *err)
   }
   if (status != CLEAT_OK)
     return status;
-  return cleat__commit_record(save->operation.client, save->attempt.step,
-                              &save->upload.plan->record, in_place_of_claim ? etag : NULL,
-                              &save->end.manifest, &save->end.ref,
+  return cleat__commit_record(save->operation.client, save->attempt.step, &save->upload.plan->record,
+                              in_place_of_claim ? etag : NULL, &save->end.manifest, &save->end.ref,
                               cleat__call(&save->operation.cancel, err));
 }
 
@@ -92,8 +87,7 @@ static cleat_status check_age(const struct cleat_save *save, struct cleat_error 
   if (clock->wall_s(clock->ctx) - save->end.record_wall_s <= COMMIT_AGE_MAX_S)
     return CLEAT_OK;
   cleat_status status = cleat__error_set(
-      err, CLEAT_TIMEOUT,
-      "step %lld: its bytes were stored more than %d h ago, so gc may have removed them",
+      err, CLEAT_TIMEOUT, "step %lld: its bytes were stored more than %d h ago, so gc may have removed them",
       (long long)save->attempt.step, COMMIT_AGE_MAX_S / 3600);
   cleat__error_hint(err, "the process was stopped, or its machine slept; save again");
   return status;
@@ -103,8 +97,7 @@ static cleat_status check_age(const struct cleat_save *save, struct cleat_error 
 static cleat_status commit_allowed(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = save->meeting != NULL ? cleat__ranks_fit(save->meeting, err) : CLEAT_OK;
   if (status == CLEAT_OK)
-    status = cleat__starts_check(save->operation.client,
-                                 cleat__call(&save->operation.client->never, err));
+    status = cleat__starts_check(save->operation.client, cleat__call(&save->operation.client->never, err));
   return status == CLEAT_OK ? check_age(save, err) : status;
 }
 
@@ -129,11 +122,10 @@ cleat_status cleat__end_commit(struct cleat_save *save, struct cleat_error *err)
   save->end.manifest.ranks = refs;
   save->end.manifest.world_size = client->world_size;
   save->end.manifest.topology = save->upload.plan->record.topology;
-  save->end.manifest.replaced =
-      save->attempt.standing.attempt[0] != '\0' ? save->attempt.standing.attempt : NULL;
-  status = cleat__commit_manifest(
-      client, &save->end.manifest,
-      save->attempt.standing.exists ? save->attempt.standing.etag : NULL, &save->end.in_doubt, err);
+  save->end.manifest.replaced = save->attempt.standing.attempt[0] != '\0' ? save->attempt.standing.attempt : NULL;
+  status = cleat__commit_manifest(client, &save->end.manifest,
+                                  save->attempt.standing.exists ? save->attempt.standing.etag : NULL,
+                                  &save->end.in_doubt, err);
   cleat__free(refs);
   /* With skip, a step that another writer has committed counts as success. */
   save->end.beaten = status == CLEAT_LOST && save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP;

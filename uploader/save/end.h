@@ -25,7 +25,7 @@ struct cleat__save_end {
   struct cleat__rank_ref ref;
   int64_t record_wall_s; /* set by RECORD: time of the put by this machine's clock */
   bool in_doubt;         /* set by COMMIT: the manifest may still appear */
-  bool beaten; /* set by COMMIT: another attempt committed the step, and if_exists is skip */
+  bool beaten;           /* set by COMMIT: another attempt committed the step, and if_exists is skip */
 
   struct {
     enum cleat__end_phase phase;

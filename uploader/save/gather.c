@@ -8,18 +8,15 @@
 static bool is_safetensors(const char *name) {
   static const char ending[] = ".safetensors";
   size_t length = strlen(name);
-  return length >= sizeof(ending) - 1 &&
-         memcmp(name + length - (sizeof(ending) - 1), ending, sizeof(ending) - 1) == 0;
+  return length >= sizeof(ending) - 1 && memcmp(name + length - (sizeof(ending) - 1), ending, sizeof(ending) - 1) == 0;
 }
 
-static cleat_status header_parse(struct cleat__disk_file *file, size_t header_bytes,
-                                 struct cleat_error *err) {
+static cleat_status header_parse(struct cleat__disk_file *file, size_t header_bytes, struct cleat_error *err) {
   char *header = cleat__alloc(header_bytes);
   if (header == NULL)
     return cleat__error_no_memory(err, "a safetensors header");
   struct cleat__span span = {header, header_bytes};
-  cleat_status status = cleat__source_read(&file->source, CLEAT__SAFETENSORS_PREFIX,
-                                           cleat__spans(&span, 1), NULL, err);
+  cleat_status status = cleat__source_read(&file->source, CLEAT__SAFETENSORS_PREFIX, cleat__spans(&span, 1), NULL, err);
   if (status == CLEAT_OK) {
     status = cleat__safetensors_parse(header, header_bytes, file->source.size, &file->index, err);
     if (status != CLEAT_OK)
@@ -38,8 +35,7 @@ static cleat_status index_read(struct cleat__disk_file *file, struct cleat_error
       return status;
   }
   size_t header_bytes = 0;
-  cleat_status status =
-      cleat__safetensors_header_size(first, file->source.size, &header_bytes, err);
+  cleat_status status = cleat__safetensors_header_size(first, file->source.size, &header_bytes, err);
   if (status != CLEAT_OK) {
     cleat__error_context(err, "%s", file->source.path);
     return status;
@@ -59,8 +55,7 @@ static cleat_status file_gather(const struct cleat_file *given, struct cleat__di
   return status;
 }
 
-cleat_status cleat__gather(const struct cleat_save_request *request,
-                           struct cleat__disk_file **files, size_t *count,
+cleat_status cleat__gather(const struct cleat_save_request *request, struct cleat__disk_file **files, size_t *count,
                            struct cleat_error *err) {
   size_t with_path = 0;
   for (size_t i = 0; i < request->file_count; i++)

@@ -7,8 +7,8 @@
 
 /* Returns one entry for each file of the request that has a path, in order. Free *files with cleat__gather_free.
  * Errors, which name the file: NOT_FOUND, DENIED, INVALID, IO, and FORMAT if a .safetensors file is malformed. */
-cleat_status cleat__gather(const struct cleat_save_request *request,
-                           struct cleat__disk_file **files, size_t *count, struct cleat_error *err);
+cleat_status cleat__gather(const struct cleat_save_request *request, struct cleat__disk_file **files, size_t *count,
+                           struct cleat_error *err);
 
 void cleat__gather_free(struct cleat__disk_file *files, size_t count);
 

@@ -5,8 +5,7 @@
 
 #include <assert.h>
 
-struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
-                                                 enum cleat__save_task_kind kind) {
+struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save, enum cleat__save_task_kind kind) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__save_task *task = save->synced.idle;
   save->synced.idle = task->next;

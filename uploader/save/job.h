@@ -59,8 +59,7 @@ struct cleat_save {
 };
 
 /* job.c: takes an idle task and sets its kind. One is always idle, because there is one for each thread. */
-struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
-                                                 enum cleat__save_task_kind kind);
+struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save, enum cleat__save_task_kind kind);
 
 /* Ends the save. Its outcome or its error is already set. */
 void cleat__save_end_locked(struct cleat_save *save);
@@ -74,8 +73,7 @@ void cleat__save_skipped_locked(struct cleat_save *save);
 /* save/anew.c: whether the save can continue in a new attempt after the failure of this task. True if the failure shows
  * that another process works in the adopted attempt. Also true for every later failure until the running tasks have
  * ended. */
-bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
-                                       const struct cleat__save_task *task);
+bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save, const struct cleat__save_task *task);
 
 /* Waits for the running tasks to end, then restarts in a new attempt. */
 void cleat__save_want_anew_locked(struct cleat_save *save);

@@ -84,7 +84,6 @@ struct cleat__meeting {
 };
 
 /* The state of a peer changes only here. */
-void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer *peer,
-                             enum cleat__peer_state to);
+void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer *peer, enum cleat__peer_state to);
 
 #endif

@@ -17,8 +17,7 @@
 /* Largest index of a model, in bytes. It holds the names of all tensors twice. */
 #define PLAN_INDEX_BYTES_MAX ((size_t)512 << 20)
 
-static cleat_status request_check(const struct cleat_save_request *request, bool alone,
-                                  struct cleat_error *err) {
+static cleat_status request_check(const struct cleat_save_request *request, bool alone, struct cleat_error *err) {
   if (request->step < 0) {
     return cleat__error_set(err, CLEAT_INVALID, "step %lld is negative", (long long)request->step);
   }
@@ -26,15 +25,13 @@ static cleat_status request_check(const struct cleat_save_request *request, bool
     return cleat__error_set(err, CLEAT_INVALID, "there is nothing to save: no tensor and no file");
   }
   if (request->if_exists < CLEAT_IF_EXISTS_FAIL || request->if_exists > CLEAT_IF_EXISTS_REPLACE) {
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "if_exists is %d, which is not a value of enum cleat_if_exists",
+    return cleat__error_set(err, CLEAT_INVALID, "if_exists is %d, which is not a value of enum cleat_if_exists",
                             (int)request->if_exists);
   }
   return CLEAT_OK;
 }
 
-static cleat_status plan_metadata(struct cleat__plan *plan, const char *metadata,
-                                  struct cleat_error *err) {
+static cleat_status plan_metadata(struct cleat__plan *plan, const char *metadata, struct cleat_error *err) {
   const char *text = metadata != NULL ? metadata : "{}";
   struct cleat__buffer compact;
   cleat__buffer_init(&compact, CLEAT__METADATA_BYTES_MAX);
@@ -48,8 +45,7 @@ static cleat_status plan_metadata(struct cleat__plan *plan, const char *metadata
   return status;
 }
 
-static cleat_status plan_topology(struct cleat__plan *plan, const char *topology,
-                                  struct cleat_error *err) {
+static cleat_status plan_topology(struct cleat__plan *plan, const char *topology, struct cleat_error *err) {
   const char *text = topology != NULL ? topology : "{}";
   plan->record.topology = cleat__arena_text(&plan->arena, text, strlen(text));
   return plan->record.topology != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the plan");
@@ -65,8 +61,7 @@ static uint64_t file_part_bytes(uint64_t size, const struct cleat__plan_limits *
 #define TIB_BYTES (UINT64_C(1) << 40)
 
 /* Checked before anything is sent: a store may refuse a large object only after receiving all of it. */
-static cleat_status file_check_size(const char *name, uint64_t size,
-                                    const struct cleat__plan_limits *limits,
+static cleat_status file_check_size(const char *name, uint64_t size, const struct cleat__plan_limits *limits,
                                     struct cleat_error *err) {
   uint64_t most = limits->max_object_bytes;
   char in_tib[40] = "";
@@ -74,18 +69,17 @@ static cleat_status file_check_size(const char *name, uint64_t size,
     return CLEAT_OK;
   if (most >= TIB_BYTES)
     (void)snprintf(in_tib, sizeof in_tib, " (%.4g TiB)", (double)most / (double)TIB_BYTES);
-  cleat_status status = cleat__error_set(
-      err, CLEAT_LIMIT, "%s has %llu bytes, but an object of this store has at most %llu%s", name,
-      (unsigned long long)size, (unsigned long long)most, in_tib);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_LIMIT, "%s has %llu bytes, but an object of this store has at most %llu%s", name,
+                       (unsigned long long)size, (unsigned long long)most, in_tib);
   cleat__error_hint(err, "split the file; for tensors, lower shard_bytes, and cut any larger "
                          "tensor into slices (struct cleat_shard)");
   return status;
 }
 
 /* Adds file `index` to the record and counts it. */
-static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, const char *name,
-                                    uint64_t size, const struct cleat__plan_limits *limits,
-                                    struct cleat_error *err) {
+static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, const char *name, uint64_t size,
+                                    const struct cleat__plan_limits *limits, struct cleat_error *err) {
   struct cleat__file_entry *entry = &plan->record.files[index];
   if (file_check_size(name, size, limits, err) != CLEAT_OK)
     return err->status;
@@ -108,8 +102,7 @@ static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, cons
 
 /* Sets the memory of a file: `count` spans, without the empty ones. `what` is the kind of spans[0]. `tensors` are the
  * request's indexes of the others. */
-static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
-                                   const struct cleat__span *spans, size_t what,
+static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index, const struct cleat__span *spans, size_t what,
                                    const size_t *tensors, size_t count, struct cleat_error *err) {
   struct cleat__plan_file *file = &plan->files[index];
   file->spans = cleat__arena_alloc(&plan->arena, count, sizeof(*file->spans));
@@ -131,13 +124,11 @@ static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
 
 /* Writes the name of a shard, as Hugging Face names them. Shards of several ranks share one folder, so their names
  * contain the rank. */
-static void shard_name(const struct cleat__record *record, size_t shard, size_t count,
-                       char name[64]) {
+static void shard_name(const struct cleat__record *record, size_t shard, size_t count, char name[64]) {
   if (record->world_size > 1 && count == 1) {
     (void)snprintf(name, 64, "model-rank%05u.safetensors", record->rank);
   } else if (record->world_size > 1) {
-    (void)snprintf(name, 64, "model-rank%05u-%05zu-of-%05zu.safetensors", record->rank, shard + 1,
-                   count);
+    (void)snprintf(name, 64, "model-rank%05u-%05zu-of-%05zu.safetensors", record->rank, shard + 1, count);
   } else if (count == 1) {
     (void)snprintf(name, 64, "model.safetensors");
   } else {
@@ -146,9 +137,8 @@ static void shard_name(const struct cleat__record *record, size_t shard, size_t 
 }
 
 /* Makes file `index` from the header and tensors of one shard, and enters the place of each tensor. */
-static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat__packed *packed,
-                                   size_t shard, const struct cleat__plan_limits *limits,
-                                   struct cleat_error *err) {
+static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat__packed *packed, size_t shard,
+                                   const struct cleat__plan_limits *limits, struct cleat_error *err) {
   size_t begin = packed->shard_begin[shard];
   size_t count = packed->shard_begin[shard + 1] - begin;
   struct cleat__buffer *header = &plan->headers[plan->header_count++];
@@ -165,8 +155,7 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   for (size_t i = 0; i < count; i++) {
     const struct cleat__safetensors_item *item = &packed->items[begin + i];
     /* The cast drops the const of the caller's data, which is only read. */
-    spans[i + 1] =
-        (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
+    spans[i + 1] = (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
     struct cleat__plan_place place = {.file = shard, .offset = offset};
     status = cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], place, NULL, err);
     if (status != CLEAT_OK)
@@ -179,16 +168,14 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   if (status == CLEAT_OK)
     status = plan_enter_file(plan, shard, name, offset, limits, err);
   if (status == CLEAT_OK)
-    status =
-        plan_set_spans(plan, shard, spans, CLEAT__PLAN_OWN, packed->tensor + begin, count + 1, err);
+    status = plan_set_spans(plan, shard, spans, CLEAT__PLAN_OWN, packed->tensor + begin, count + 1, err);
   cleat__free(spans);
   return status;
 }
 
 /* Adds model.safetensors.index.json. Only a model in several files has it. */
 static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat__packed *packed,
-                                   const struct cleat__plan_limits *limits,
-                                   struct cleat_error *err) {
+                                   const struct cleat__plan_limits *limits, struct cleat_error *err) {
   size_t count = packed->shard_begin[packed->shard_count];
   struct cleat__safetensors_placement *placements = cleat__calloc(count, sizeof(*placements));
   if (placements == NULL)
@@ -215,8 +202,7 @@ static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat_
 }
 
 static cleat_status plan_add_disk_file(struct cleat__plan *plan, size_t index, const char *name,
-                                       const struct cleat__disk_file *disk,
-                                       const struct cleat__plan_limits *limits,
+                                       const struct cleat__disk_file *disk, const struct cleat__plan_limits *limits,
                                        struct cleat_error *err) {
   struct cleat__plan_file *file = &plan->files[index];
   file->from_disk = true;
@@ -235,10 +221,8 @@ static cleat_status plan_add_disk_file(struct cleat__plan *plan, size_t index, c
   return status;
 }
 
-static cleat_status plan_add_memory_file(struct cleat__plan *plan, size_t index,
-                                         const struct cleat_file *given,
-                                         const struct cleat__plan_limits *limits,
-                                         struct cleat_error *err) {
+static cleat_status plan_add_memory_file(struct cleat__plan *plan, size_t index, const struct cleat_file *given,
+                                         const struct cleat__plan_limits *limits, struct cleat_error *err) {
   if (given->data == NULL && given->data_bytes > 0) {
     return cleat__error_set(err, CLEAT_INVALID, "file %s has neither path nor data", given->name);
   }
@@ -249,10 +233,8 @@ static cleat_status plan_add_memory_file(struct cleat__plan *plan, size_t index,
   return plan_set_spans(plan, index, &span, CLEAT__PLAN_FILE, NULL, 1, err);
 }
 
-static cleat_status plan_add_files(struct cleat__plan *plan, size_t first,
-                                   const struct cleat_save_request *request,
-                                   const struct cleat__disk_file *disk,
-                                   const struct cleat__plan_limits *limits,
+static cleat_status plan_add_files(struct cleat__plan *plan, size_t first, const struct cleat_save_request *request,
+                                   const struct cleat__disk_file *disk, const struct cleat__plan_limits *limits,
                                    struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < request->file_count; i++) {
@@ -277,11 +259,9 @@ static bool has_index(const struct cleat__plan *plan, const struct cleat__packed
   return packed->shard_count > 1 && plan->record.world_size <= 1;
 }
 
-static cleat_status plan_allocate(struct cleat__plan *plan,
-                                  const struct cleat_save_request *request,
-                                  const struct cleat__packed *packed,
-                                  const struct cleat__disk_file *disk, size_t disk_count,
-                                  struct cleat_error *err) {
+static cleat_status plan_allocate(struct cleat__plan *plan, const struct cleat_save_request *request,
+                                  const struct cleat__packed *packed, const struct cleat__disk_file *disk,
+                                  size_t disk_count, struct cleat_error *err) {
   size_t packed_files = packed->shard_count + has_index(plan, packed);
   size_t files = packed_files + request->file_count;
   size_t tensors = request->tensor_count;
@@ -291,8 +271,7 @@ static cleat_status plan_allocate(struct cleat__plan *plan,
   plan->headers = cleat__calloc(packed_files, sizeof(*plan->headers));
   plan->record.files = cleat__calloc(files, sizeof(*plan->record.files));
   plan->record.tensors = cleat__calloc(tensors, sizeof(*plan->record.tensors));
-  if (plan->files == NULL || plan->headers == NULL || plan->record.files == NULL ||
-      plan->record.tensors == NULL) {
+  if (plan->files == NULL || plan->headers == NULL || plan->record.files == NULL || plan->record.tensors == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
   plan->record.file_count = files;
@@ -300,9 +279,8 @@ static cleat_status plan_allocate(struct cleat__plan *plan,
 }
 
 static cleat_status plan_fill(struct cleat__plan *plan, const struct cleat_save_request *request,
-                              const struct cleat__packed *packed,
-                              const struct cleat__disk_file *disk, size_t disk_count,
-                              const struct cleat__plan_limits *limits, struct cleat_error *err) {
+                              const struct cleat__packed *packed, const struct cleat__disk_file *disk,
+                              size_t disk_count, const struct cleat__plan_limits *limits, struct cleat_error *err) {
   cleat_status status = plan_allocate(plan, request, packed, disk, disk_count, err);
   for (size_t i = 0; status == CLEAT_OK && i < packed->shard_count; i++) {
     status = plan_add_shard(plan, packed, i, limits, err);
@@ -333,9 +311,8 @@ static cleat_status plan_check(struct cleat__plan *plan, struct cleat_error *err
   return CLEAT_INVALID;
 }
 
-cleat_status cleat__plan_new(const struct cleat_save_request *request,
-                             const struct cleat__disk_file *disk, size_t disk_count,
-                             const struct cleat__plan_limits *limits, struct cleat__plan **plan,
+cleat_status cleat__plan_new(const struct cleat_save_request *request, const struct cleat__disk_file *disk,
+                             size_t disk_count, const struct cleat__plan_limits *limits, struct cleat__plan **plan,
                              struct cleat_error *err) {
   cleat_status status = request_check(request, limits->world_size <= 1, err);
   if (status != CLEAT_OK)
@@ -413,8 +390,7 @@ size_t cleat__plan_part_first_span(const struct cleat__plan *plan, size_t file, 
 }
 
 cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file, size_t part,
-                                    struct cleat__span **spans, size_t *count,
-                                    struct cleat_error *err) {
+                                    struct cleat__span **spans, size_t *count, struct cleat_error *err) {
   const struct cleat__plan_file *source = &plan->files[file];
   uint64_t begin = plan->record.files[file].part_bytes * part;
   uint64_t end = begin + cleat__plan_part_bytes(plan, file, part);
@@ -427,8 +403,7 @@ cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file,
     uint64_t span_begin = source->ends[i] - source->spans[i].length;
     uint64_t from = begin > span_begin ? begin - span_begin : 0;
     uint64_t to = end < source->ends[i] ? end - span_begin : source->spans[i].length;
-    cut[i - first] =
-        (struct cleat__span){(char *)source->spans[i].base + from, (size_t)(to - from)};
+    cut[i - first] = (struct cleat__span){(char *)source->spans[i].base + from, (size_t)(to - from)};
   }
   *spans = cut;
   *count = last - first;

@@ -25,7 +25,7 @@ struct cleat__disk_file {
 };
 
 /* Values of cleat__plan_file.tensors for a span that is not a tensor. */
-#define CLEAT__PLAN_OWN SIZE_MAX /* memory of the plan: a header, or the index of the model */
+#define CLEAT__PLAN_OWN SIZE_MAX        /* memory of the plan: a header, or the index of the model */
 #define CLEAT__PLAN_FILE (SIZE_MAX - 1) /* a file from memory */
 
 /* Source of the bytes of one planned file. */
@@ -65,9 +65,8 @@ struct cleat__plan_limits {
 
 /* `disk` has one entry for each file of the request that has a path, in order. The whole request is checked first. The
  * caller owns *plan. Errors: INVALID, FORMAT, LIMIT, NO_MEMORY. */
-cleat_status cleat__plan_new(const struct cleat_save_request *request,
-                             const struct cleat__disk_file *disk, size_t disk_count,
-                             const struct cleat__plan_limits *limits, struct cleat__plan **plan,
+cleat_status cleat__plan_new(const struct cleat_save_request *request, const struct cleat__disk_file *disk,
+                             size_t disk_count, const struct cleat__plan_limits *limits, struct cleat__plan **plan,
                              struct cleat_error *err);
 
 /* `plan` may be NULL. */
@@ -82,8 +81,7 @@ size_t cleat__plan_put_count(const struct cleat__plan *plan, size_t file);
 /* The memory that holds part `part` of a file from memory. The spans are in new memory: free *spans with cleat__free.
  * Error: NO_MEMORY. */
 cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file, size_t part,
-                                    struct cleat__span **spans, size_t *count,
-                                    struct cleat_error *err);
+                                    struct cleat__span **spans, size_t *count, struct cleat_error *err);
 
 /* For a file from memory: index of the span that the first span of cleat__plan_part_spans is cut from. The next spans
  * of the file follow in order. Returns span_count if the part is empty. */

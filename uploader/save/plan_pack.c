@@ -22,23 +22,20 @@ struct loose {
 };
 
 /* Checks that a piece lies within its tensor. */
-static cleat_status piece_check(const struct cleat_tensor *tensor, const struct cleat_shard *piece,
-                                bool alone, struct cleat_error *err) {
-  struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim,
-                                     piece->global_shape};
+static cleat_status piece_check(const struct cleat_tensor *tensor, const struct cleat_shard *piece, bool alone,
+                                struct cleat_error *err) {
+  struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim, piece->global_shape};
   struct cleat__slice slice = {piece->start, tensor->shape};
   uint64_t bytes = 0;
   if (alone && piece->replicas > 1)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s is one of %u replicas, but this save has only one rank",
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s is one of %u replicas, but this save has only one rank",
                             tensor->name, piece->replicas);
   if (piece->global_shape == NULL && piece->start == NULL)
     return CLEAT_OK;
   if (piece->global_shape == NULL || (piece->start == NULL && tensor->ndim > 0))
-    return cleat__error_set(
-        err, CLEAT_INVALID,
-        "tensor %s: its shard has only one of global_shape and start, and needs both",
-        tensor->name);
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s: its shard has only one of global_shape and start, and needs both",
+                            tensor->name);
   cleat_status status = cleat__tensor_bytes(&whole, &bytes, err);
   if (status == CLEAT_OK)
     status = cleat__slice_bytes(&whole, slice, &bytes, err);
@@ -46,14 +43,13 @@ static cleat_status piece_check(const struct cleat_tensor *tensor, const struct 
     err->status = status = CLEAT_INVALID;
   if (status != CLEAT_OK || !alone || cleat__slice_is_whole(&whole, slice))
     return status;
-  status = cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s is a piece, but this save has only one rank", tensor->name);
+  status = cleat__error_set(err, CLEAT_INVALID, "tensor %s is a piece, but this save has only one rank", tensor->name);
   cleat__error_hint(err, "set rank and world_size, or CLEAT_RANK and CLEAT_WORLD_SIZE");
   return status;
 }
 
-static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t index,
-                                   struct loose *loose, struct cleat_error *err) {
+static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t index, struct loose *loose,
+                                   struct cleat_error *err) {
   if (tensor->name == NULL) {
     return cleat__error_set(err, CLEAT_INVALID, "tensor %zu of the request has no name", index);
   }
@@ -69,11 +65,10 @@ static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t ind
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no data", tensor->name);
   }
   if (bytes > SIZE_MAX / 2) {
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu bytes do not fit into memory",
-                            tensor->name, (unsigned long long)bytes);
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu bytes do not fit into memory", tensor->name,
+                            (unsigned long long)bytes);
   }
-  loose->item = (struct cleat__safetensors_item){tensor->name, tensor->dtype, tensor->ndim,
-                                                 tensor->shape, bytes};
+  loose->item = (struct cleat__safetensors_item){tensor->name, tensor->dtype, tensor->ndim, tensor->shape, bytes};
   loose->data = tensor->data;
   loose->tensor = index;
   return CLEAT_OK;
@@ -102,8 +97,7 @@ static cleat_status file_check(const char *file, const char *tensor, struct clea
   static const char ending[] = ".safetensors";
   size_t length = file != NULL ? strlen(file) : 0;
   if (file == NULL)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s has no file in tensor_files, but other tensors have one",
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no file in tensor_files, but other tensors have one",
                             tensor);
   if (length < sizeof(ending) || strcmp(file + length - (sizeof(ending) - 1), ending) != 0) {
     char quoted[CLEAT__QUOTE_MAX];
@@ -120,8 +114,8 @@ static int file_compare(const void *a, const void *b) {
 }
 
 /* Makes one shard for each file that the request chose. */
-static cleat_status shards_by_file(struct loose *loose, size_t count, const char *const *files,
-                                   size_t *shards, struct cleat_error *err) {
+static cleat_status shards_by_file(struct loose *loose, size_t count, const char *const *files, size_t *shards,
+                                   struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
     loose[i].file = files[loose[i].tensor];
     cleat_status status = file_check(loose[i].file, loose[i].item.name, err);
@@ -144,9 +138,8 @@ static int loose_compare(const void *a, const void *b) {
 }
 
 /* Leaves out the replicas that another rank writes. *count becomes the number of tensors left. */
-static cleat_status leave_replicas_out(const struct cleat_save_request *request,
-                                       struct cleat__record *record, struct loose *loose,
-                                       size_t *count, struct cleat_error *err) {
+static cleat_status leave_replicas_out(const struct cleat_save_request *request, struct cleat__record *record,
+                                       struct loose *loose, size_t *count, struct cleat_error *err) {
   if (request->shards == NULL)
     return CLEAT_OK;
   struct cleat__replica *replicas = cleat__calloc(*count, sizeof *replicas);
@@ -154,14 +147,13 @@ static cleat_status leave_replicas_out(const struct cleat_save_request *request,
     return cleat__error_no_memory(err, "the plan");
   for (size_t i = 0; i < *count; i++) {
     const struct cleat_shard *shard = &request->shards[i];
-    replicas[i] =
-        (struct cleat__replica){.name = request->tensors[i].name,
-                                .bytes = loose[i].item.bytes,
-                                .ndim = loose[i].item.ndim,
-                                .start = shard->global_shape != NULL ? shard->start : NULL,
-                                .replicas = shard->replicas,
-                                .replica = shard->replica,
-                                .group = shard->group};
+    replicas[i] = (struct cleat__replica){.name = request->tensors[i].name,
+                                          .bytes = loose[i].item.bytes,
+                                          .ndim = loose[i].item.ndim,
+                                          .start = shard->global_shape != NULL ? shard->start : NULL,
+                                          .replicas = shard->replicas,
+                                          .replica = shard->replica,
+                                          .group = shard->group};
   }
   cleat_status status = cleat__replicas_choose(replicas, *count, record, err);
   size_t kept = 0;
@@ -175,16 +167,16 @@ static cleat_status leave_replicas_out(const struct cleat_save_request *request,
   return status;
 }
 
-static cleat_status packed_fill(const struct loose *loose, size_t count, size_t shards,
-                                struct cleat__packed *packed, struct cleat_error *err) {
+static cleat_status packed_fill(const struct loose *loose, size_t count, size_t shards, struct cleat__packed *packed,
+                                struct cleat_error *err) {
   packed->items = cleat__calloc(count, sizeof(*packed->items));
   packed->data = cleat__calloc(count, sizeof(*packed->data));
   packed->tensor = cleat__calloc(count, sizeof(*packed->tensor));
   packed->shards = cleat__calloc(count, sizeof(const struct cleat_shard *));
   packed->shard_begin = cleat__calloc(shards + 1, sizeof(*packed->shard_begin));
   packed->shard_file = cleat__calloc(shards, sizeof(*packed->shard_file));
-  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL ||
-      packed->shards == NULL || packed->shard_begin == NULL || packed->shard_file == NULL) {
+  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL || packed->shards == NULL ||
+      packed->shard_begin == NULL || packed->shard_file == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
   packed->shard_count = shards;
@@ -199,9 +191,8 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
   return CLEAT_OK;
 }
 
-cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
-                                 struct cleat__record *record, struct cleat__packed *packed,
-                                 struct cleat_error *err) {
+cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone, struct cleat__record *record,
+                                 struct cleat__packed *packed, struct cleat_error *err) {
   size_t count = request->tensor_count;
   size_t shards = 0;
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
@@ -222,8 +213,7 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
     status = shards_by_file(loose, count, request->tensor_files, &shards, err);
   } else if (status == CLEAT_OK) {
     uint64_t shard_bytes = request->shard_bytes;
-    shards =
-        shards_assign(loose, count, shard_bytes > 0 ? shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
+    shards = shards_assign(loose, count, shard_bytes > 0 ? shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
   }
   if (status == CLEAT_OK) {
     qsort(loose, count, sizeof(*loose), loose_compare);
@@ -244,8 +234,7 @@ void cleat__packed_clear(struct cleat__packed *packed) {
 }
 
 /* Enters a piece of a tensor. Shape and size in the entry are those of the whole tensor. */
-static cleat_status enter_piece(struct cleat__plan *plan,
-                                const struct cleat__safetensors_item *item,
+static cleat_status enter_piece(struct cleat__plan *plan, const struct cleat__safetensors_item *item,
                                 const struct cleat_shard *shard, struct cleat__plan_place place,
                                 struct cleat__tensor_entry *entry, struct cleat_error *err) {
   size_t ndim = (size_t)item->ndim;
@@ -264,11 +253,9 @@ static cleat_status enter_piece(struct cleat__plan *plan,
   return cleat__tensor_bytes(&whole, &entry->bytes, err);
 }
 
-cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
-                                      const struct cleat__safetensors_item *item,
-                                      const struct cleat_shard *shard,
-                                      struct cleat__plan_place place, const char *disk_name,
-                                      struct cleat_error *err) {
+cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan, const struct cleat__safetensors_item *item,
+                                      const struct cleat_shard *shard, struct cleat__plan_place place,
+                                      const char *disk_name, struct cleat_error *err) {
   struct cleat__tensor_entry *entry = &plan->record.tensors[plan->record.tensor_count];
   size_t ndim = (size_t)item->ndim;
   entry->name = cleat__arena_text(&plan->arena, item->name, strlen(item->name));
@@ -289,8 +276,7 @@ cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
   entry->dtype = item->dtype;
   entry->ndim = item->ndim;
   entry->bytes = item->bytes;
-  entry->pieces[0] =
-      (struct cleat__piece){.file = place.file, .offset = place.offset, .bytes = item->bytes};
+  entry->pieces[0] = (struct cleat__piece){.file = place.file, .offset = place.offset, .bytes = item->bytes};
   entry->piece_count = 1;
   plan->record.tensor_count++;
   return CLEAT_OK;
@@ -318,15 +304,13 @@ static cleat_status entry_qualify(struct cleat__plan *plan, struct cleat__tensor
 }
 
 /* Renames the tensors entries[begin .. end), which all have the same name. */
-static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_entry **entries,
-                                size_t begin, size_t end, size_t memory_count,
-                                struct cleat_error *err) {
+static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_entry **entries, size_t begin,
+                                size_t end, size_t memory_count, struct cleat_error *err) {
   const struct cleat__tensor_entry *first_from_disk = plan->record.tensors + memory_count;
   if (end - begin < 2 && plan->record.world_size <= 1)
     return CLEAT_OK;
   if (end - begin > 1 && entries[begin + 1] < first_from_disk) {
-    return cleat__error_set(err, CLEAT_INVALID, "two tensors have the name %s",
-                            entries[begin]->name);
+    return cleat__error_set(err, CLEAT_INVALID, "two tensors have the name %s", entries[begin]->name);
   }
   for (size_t i = begin; i < end; i++) {
     if (entries[i] < first_from_disk)
@@ -338,8 +322,7 @@ static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_e
   return CLEAT_OK;
 }
 
-cleat_status cleat__plan_qualify_tensors(struct cleat__plan *plan, size_t memory_count,
-                                         struct cleat_error *err) {
+cleat_status cleat__plan_qualify_tensors(struct cleat__plan *plan, size_t memory_count, struct cleat_error *err) {
   size_t count = plan->record.tensor_count;
   struct cleat__tensor_entry **entries = cleat__calloc(count, sizeof(struct cleat__tensor_entry *));
   if (entries == NULL)

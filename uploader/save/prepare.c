@@ -20,15 +20,13 @@ static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *er
       return CLEAT_OK;
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  cleat_status status =
-      cleat__client_count_try(client, save->attempt.step, &save->attempt.nth, err);
+  cleat_status status = cleat__client_count_try(client, save->attempt.step, &save->attempt.nth, err);
   save->attempt.counted = status == CLEAT_OK;
   if (status == CLEAT_OK)
-    status = cleat__identity_attempt(client->start, save->attempt.step, save->attempt.nth,
-                                     save->attempt.id, err);
-  return status == CLEAT_OK ? cleat__ranks_meet(&save->operation, &save->attempt, save->upload.plan,
-                                                &save->meeting, err)
-                            : status;
+    status = cleat__identity_attempt(client->start, save->attempt.step, save->attempt.nth, save->attempt.id, err);
+  return status == CLEAT_OK
+             ? cleat__ranks_meet(&save->operation, &save->attempt, save->upload.plan, &save->meeting, err)
+             : status;
 }
 
 static cleat_status save_names(struct cleat_save *save, struct cleat_error *err) {
@@ -61,8 +59,7 @@ static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *e
   return CLEAT_OK;
 }
 
-static cleat_status file_prepare_upload(struct cleat__save_upload *upload, size_t index,
-                                        struct cleat_error *err) {
+static cleat_status file_prepare_upload(struct cleat__save_upload *upload, size_t index, struct cleat_error *err) {
   const struct cleat__file_entry *entry = &upload->plan->record.files[index];
   struct cleat__save_file *file = &upload->files[index];
   file->multipart = cleat__calloc(1, sizeof(*file->multipart));
@@ -85,11 +82,10 @@ static bool file_needs_upload(const struct cleat__save_upload *upload, size_t in
 
 /* *device: part `part` of file `file` contains device memory. *borrows: it contains host memory or a file of the
  * caller. */
-static void part_memory(const struct cleat__save_upload *upload, size_t file, size_t part,
-                        bool *device, bool *borrows) {
+static void part_memory(const struct cleat__save_upload *upload, size_t file, size_t part, bool *device,
+                        bool *borrows) {
   const struct cleat__plan_file *planned = &upload->plan->files[file];
-  uint64_t end = upload->plan->record.files[file].part_bytes * part +
-                 cleat__plan_part_bytes(upload->plan, file, part);
+  uint64_t end = upload->plan->record.files[file].part_bytes * part + cleat__plan_part_bytes(upload->plan, file, part);
   *device = false;
   *borrows = planned->from_disk;
   size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(upload->plan, file, part);
@@ -111,8 +107,7 @@ static bool part_is_fed(const struct cleat__save_upload *upload, size_t file, ui
 }
 
 /* Creates the parts of all files. *slots: the number of buffer pointers that they need. */
-static cleat_status lay_out(struct cleat__save_upload *upload, size_t *slots,
-                            struct cleat_error *err) {
+static cleat_status lay_out(struct cleat__save_upload *upload, size_t *slots, struct cleat_error *err) {
   struct cleat_client *client = upload->operation->client;
   struct cleat__save_part *part = upload->parts;
   cleat_status status = CLEAT_OK;
@@ -236,8 +231,7 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
 }
 
 /* Copies the names of the required files. Only rank 0 checks that they exist. */
-static cleat_status save_require(struct cleat__meeting *meeting,
-                                 const struct cleat_save_request *request,
+static cleat_status save_require(struct cleat__meeting *meeting, const struct cleat_save_request *request,
                                  struct cleat_error *err) {
   if (request->required_count == 0 || meeting->operation->client->rank != 0)
     return CLEAT_OK;
@@ -266,11 +260,9 @@ cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_sav
     status = save_share(save, request, err);
   if (status == CLEAT_OK)
     status = cleat__upload_find_lanes(&save->upload, request, err);
-  if (request->device_snapshot != 0 && save->upload.tensor_lanes != NULL &&
-      save->upload.mode == CLEAT__SAVE_STAGED)
+  if (request->device_snapshot != 0 && save->upload.tensor_lanes != NULL && save->upload.mode == CLEAT__SAVE_STAGED)
     save->upload.synced.snapshot = CLEAT__SNAPSHOT_WANTED;
   if (status == CLEAT_OK)
     status = save_arrange(save, err);
-  return status == CLEAT_OK && save->meeting != NULL ? save_require(save->meeting, request, err)
-                                                     : status;
+  return status == CLEAT_OK && save->meeting != NULL ? save_require(save->meeting, request, err) : status;
 }

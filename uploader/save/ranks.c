@@ -28,8 +28,8 @@ static cleat_status failure_read(struct cleat__meeting *meeting, unsigned rank, 
 cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
-  cleat_status status = failure_read(meeting, 0, &found, &failure,
-                                     cleat__call(&meeting->operation->client->never, err));
+  cleat_status status =
+      failure_read(meeting, 0, &found, &failure, cleat__call(&meeting->operation->client->never, err));
   if (status == CLEAT_OK && found)
     atomic_store(&meeting->closed, true);
   return status;
@@ -37,9 +37,8 @@ cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cle
 
 /* ---- Before the save ---------------------------------------------------------------------------- */
 
-cleat_status cleat__ranks_meet(struct cleat__operation *operation,
-                               const struct cleat__attempt *attempt, const struct cleat__plan *plan,
-                               struct cleat__meeting **fresh, struct cleat_error *err) {
+cleat_status cleat__ranks_meet(struct cleat__operation *operation, const struct cleat__attempt *attempt,
+                               const struct cleat__plan *plan, struct cleat__meeting **fresh, struct cleat_error *err) {
   struct cleat_client *client = operation->client;
   struct cleat__meeting *meeting = cleat__calloc(1, sizeof *meeting);
   if (meeting == NULL)
@@ -56,9 +55,7 @@ cleat_status cleat__ranks_meet(struct cleat__operation *operation,
   meeting->peers = cleat__calloc(client->world_size, sizeof *meeting->peers);
   meeting->synced.absent = client->world_size - 1;
   meeting->listed = cleat__calloc(client->world_size, sizeof *meeting->listed);
-  return meeting->peers != NULL && meeting->listed != NULL
-             ? CLEAT_OK
-             : cleat__error_no_memory(err, "the save");
+  return meeting->peers != NULL && meeting->listed != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the save");
 }
 
 void cleat__ranks_free(struct cleat__meeting *meeting) {
@@ -74,29 +71,25 @@ void cleat__ranks_free(struct cleat__meeting *meeting) {
   cleat__free(meeting);
 }
 
-static cleat_status claim(struct cleat_client *client, int64_t step, const char *attempt,
-                          struct cleat__call call) {
+static cleat_status claim(struct cleat_client *client, int64_t step, const char *attempt, struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_rank(step, attempt, client->rank, "claim", key);
   cleat_status status = cleat__note_put(client, key, NULL, call);
   if (status != CLEAT_LOST)
     return status;
   struct cleat_error why, ignored;
-  status = cleat__error_set(
-      &why, CLEAT_LOST, "two processes act as rank %u of start %s, or this start was used before",
-      client->rank, client->start);
-  cleat__error_hint(&why,
-                    "run one process for each rank, and give each start of a job its own name");
+  status = cleat__error_set(&why, CLEAT_LOST, "two processes act as rank %u of start %s, or this start was used before",
+                            client->rank, client->start);
+  cleat__error_hint(&why, "run one process for each rank, and give each start of a job its own name");
   cleat__key_rank(step, attempt, client->rank, "twin", key);
-  (void)cleat__note_put(client, key, &why,
-                        cleat__call(call.cancel, &ignored)); /* tells the other process, too */
+  (void)cleat__note_put(client, key, &why, cleat__call(call.cancel, &ignored)); /* tells the other process, too */
   *call.err = why;
   return status;
 }
 
 cleat_status cleat__ranks_claim(struct cleat__meeting *meeting, struct cleat_error *err) {
-  cleat_status status = claim(meeting->operation->client, meeting->attempt->step,
-                              meeting->attempt->id, cleat__call(&meeting->operation->cancel, err));
+  cleat_status status = claim(meeting->operation->client, meeting->attempt->step, meeting->attempt->id,
+                              cleat__call(&meeting->operation->cancel, err));
   meeting->claimed = status == CLEAT_OK;
   return status;
 }
@@ -116,8 +109,7 @@ struct watch {
 };
 
 /* Handles one document of a rank. */
-static cleat_status watch_entry(void *user, const struct cleat__list_entry *entry,
-                                struct cleat_error *err) {
+static cleat_status watch_entry(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   const struct watch *watch = user;
   struct cleat__meeting *meeting = watch->meeting;
   char what[CLEAT__RECORD_NAME_MAX];
@@ -127,16 +119,15 @@ static cleat_status watch_entry(void *user, const struct cleat__list_entry *entr
   if (!cleat__name_parse_rank(entry->key + watch->folder, &rank, what))
     return CLEAT_OK;
   if (rank >= meeting->operation->client->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, but rank 0 has world size %u",
-                            rank, meeting->operation->client->world_size);
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, but rank 0 has world size %u", rank,
+                            meeting->operation->client->world_size);
   if (what[0] == '\0')
     meeting->listed[rank] = 1;
   if (strcmp(what, "twin") == 0)
     return has_twin(rank, err);
   if (strcmp(what, "failed") != 0)
     return CLEAT_OK;
-  cleat_status status =
-      failure_read(meeting, rank, &found, &failure, cleat__call(&meeting->operation->cancel, err));
+  cleat_status status = failure_read(meeting, rank, &found, &failure, cleat__call(&meeting->operation->cancel, err));
   if (status != CLEAT_OK || !found)
     return status;
   *err = failure;
@@ -161,8 +152,7 @@ static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_
   if (status != CLEAT_OK || !now.exists)
     return status;
   /* Ours is committed. It may have been replaced since. */
-  if (strcmp(now.attempt, meeting->attempt->id) == 0 ||
-      strcmp(now.replaced, meeting->attempt->id) == 0) {
+  if (strcmp(now.attempt, meeting->attempt->id) == 0 || strcmp(now.replaced, meeting->attempt->id) == 0) {
     meeting->found = CLEAT__WATCH_COMMITTED;
     return CLEAT_OK;
   }
@@ -171,16 +161,14 @@ static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_
   if (meeting->plan->if_exists == CLEAT_IF_EXISTS_REPLACE && meeting->operation->client->rank != 0)
     return CLEAT_OK;
   /* The manifest to be replaced is still there. */
-  if (meeting->attempt->standing.exists &&
-      strcmp(now.attempt, meeting->attempt->standing.attempt) == 0)
+  if (meeting->attempt->standing.exists && strcmp(now.attempt, meeting->attempt->standing.attempt) == 0)
     return CLEAT_OK;
   if (meeting->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
     meeting->found = CLEAT__WATCH_SKIP;
     return CLEAT_OK;
   }
-  status =
-      cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
-                       (long long)meeting->attempt->step, now.attempt);
+  status = cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                            (long long)meeting->attempt->step, now.attempt);
   cleat__error_hint(err, "the checkpoint of the other writer is kept");
   return status;
 }
@@ -189,8 +177,7 @@ static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_
 static cleat_status watch_rank_0(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
-  cleat_status status =
-      failure_read(meeting, 0, &found, &failure, cleat__call(&meeting->operation->cancel, err));
+  cleat_status status = failure_read(meeting, 0, &found, &failure, cleat__call(&meeting->operation->cancel, err));
   if (status != CLEAT_OK || !found)
     return status;
   atomic_store(&meeting->closed, true);
@@ -220,8 +207,8 @@ cleat_status cleat__ranks_watch(struct cleat__meeting *meeting, struct cleat_err
 
 /* ---- Records of the others ---------------------------------------------------------------------- */
 
-static cleat_status record_fetch(struct cleat__meeting *meeting, const char *key,
-                                 struct cleat__peer *peer, struct cleat_error *err) {
+static cleat_status record_fetch(struct cleat__meeting *meeting, const char *key, struct cleat__peer *peer,
+                                 struct cleat_error *err) {
   struct cleat_client *client = meeting->operation->client;
   struct cleat__small text = {0};
   cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &text,
@@ -242,8 +229,7 @@ static void describe(struct cleat__peer *peer) {
     peer->ref.bytes += peer->record.files[i].size;
 }
 
-cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank,
-                               struct cleat_error *err) {
+cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank, struct cleat_error *err) {
   struct cleat__peer *peer = &meeting->peers[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(meeting->attempt->step, meeting->attempt->id, rank, key);
@@ -262,28 +248,26 @@ cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank,
 
 /* ---- Failures ----------------------------------------------------------------------------------- */
 
-static void tell(struct cleat_client *client, int64_t step, const char *attempt,
-                 const struct cleat_error *why) {
+static void tell(struct cleat_client *client, int64_t step, const char *attempt, const struct cleat_error *why) {
   char key[CLEAT__OBJECT_KEY_MAX];
   struct cleat_error problem;
   cleat__key_rank(step, attempt, client->rank, "failed", key);
   if (cleat__note_put(client, key, why, cleat__call(&client->never, &problem)) != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING,
-               "could not tell the other ranks that this rank failed, so they wait for it: %s",
-               problem.message);
+               "could not tell the other ranks that this rank failed, so they wait for it: %s", problem.message);
 }
 
 void cleat__ranks_tell(struct cleat__meeting *meeting, const struct cleat_error *why) {
   struct cleat_client *client = meeting->operation->client;
   struct cleat_error ignored;
-  if (!meeting->claimed && claim(client, meeting->attempt->step, meeting->attempt->id,
-                                 cleat__call(&client->never, &ignored)) != CLEAT_OK)
+  if (!meeting->claimed &&
+      claim(client, meeting->attempt->step, meeting->attempt->id, cleat__call(&client->never, &ignored)) != CLEAT_OK)
     return;
   tell(client, meeting->attempt->step, meeting->attempt->id, why);
 }
 
-void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
-                               const struct cleat__attempt *known, const struct cleat_error *why) {
+void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step, const struct cleat__attempt *known,
+                               const struct cleat_error *why) {
   char attempt[17];
   struct cleat_error problem;
   bool counted = known != NULL && known->counted;

@@ -5,9 +5,8 @@
 #include "uploader/save/meeting.h"
 
 /* Allocates what the functions below use. Free *fresh with cleat__ranks_free, also after a failure. */
-cleat_status cleat__ranks_meet(struct cleat__operation *operation,
-                               const struct cleat__attempt *attempt, const struct cleat__plan *plan,
-                               struct cleat__meeting **fresh, struct cleat_error *err);
+cleat_status cleat__ranks_meet(struct cleat__operation *operation, const struct cleat__attempt *attempt,
+                               const struct cleat__plan *plan, struct cleat__meeting **fresh, struct cleat_error *err);
 /* `meeting` may be NULL. */
 void cleat__ranks_free(struct cleat__meeting *meeting);
 
@@ -18,8 +17,7 @@ cleat_status cleat__ranks_claim(struct cleat__meeting *meeting, struct cleat_err
 cleat_status cleat__ranks_watch(struct cleat__meeting *meeting, struct cleat_error *err);
 
 /* Reads the record of another rank. */
-cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank,
-                               struct cleat_error *err);
+cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank, struct cleat_error *err);
 
 /* Checks that all records make one checkpoint. MISMATCH: they do not; the error says why. */
 cleat_status cleat__ranks_fit(struct cleat__meeting *meeting, struct cleat_error *err);
@@ -30,8 +28,8 @@ void cleat__ranks_tell(struct cleat__meeting *meeting, const struct cleat_error 
 
 /* The same for a save that failed before it began, because the other ranks wait for this one. `known`: its attempt, as
  * far as it was named, or NULL. */
-void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
-                               const struct cleat__attempt *known, const struct cleat_error *why);
+void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step, const struct cleat__attempt *known,
+                               const struct cleat_error *why);
 
 /* Reads whether rank 0 has failed. If so, sets meeting->closed. A cancel of the save does not stop this. */
 cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cleat_error *err);

@@ -16,26 +16,24 @@ static cleat_status check_record(const struct cleat__meeting *meeting, unsigned 
   unsigned world_size = record->world_size != 0 ? record->world_size : 1;
   const char *topology = record->topology != NULL ? record->topology : "{}";
   if (record->rank != rank || strcmp(record->attempt, meeting->attempt->id) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH, "the record of rank %u names rank %u, attempt %s",
-                            rank, record->rank, record->attempt);
+    return cleat__error_set(err, CLEAT_MISMATCH, "the record of rank %u names rank %u, attempt %s", rank, record->rank,
+                            record->attempt);
   if (world_size != ours->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has world size %u, rank 0 has %u", rank,
-                            world_size, ours->world_size);
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has world size %u, rank 0 has %u", rank, world_size,
+                            ours->world_size);
   if (strcmp(topology, ours->topology) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 has %s", rank,
-                            topology, ours->topology);
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 has %s", rank, topology,
+                            ours->topology);
   return CLEAT_OK;
 }
 
-static cleat_status check_tensor(const struct cleat_checkpoint *view,
-                                 const struct cleat__checkpoint_tensor *tensor,
+static cleat_status check_tensor(const struct cleat_checkpoint *view, const struct cleat__checkpoint_tensor *tensor,
                                  struct cleat__owned_slice *pieces, struct cleat_error *err) {
-  struct cleat__tensor_spec spec = {tensor->info.name, tensor->info.dtype, tensor->info.ndim,
-                                    tensor->info.shape};
+  struct cleat__tensor_spec spec = {tensor->info.name, tensor->info.dtype, tensor->info.ndim, tensor->info.shape};
   for (size_t i = 0; i < tensor->piece_count; i++) {
     const struct cleat__located_piece *piece = &tensor->pieces[i];
-    pieces[i] = (struct cleat__owned_slice){{piece->piece->start, piece->piece->shape},
-                                            view->files[piece->file].info.rank};
+    pieces[i] =
+        (struct cleat__owned_slice){{piece->piece->start, piece->piece->shape}, view->files[piece->file].info.rank};
   }
   return cleat__coverage_check(&spec, pieces, tensor->piece_count, err);
 }
@@ -75,8 +73,8 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 /* Checks that some rank has stored each required file. */
-static cleat_status check_required(const struct cleat__meeting *meeting,
-                                   const struct cleat_checkpoint *view, struct cleat_error *err) {
+static cleat_status check_required(const struct cleat__meeting *meeting, const struct cleat_checkpoint *view,
+                                   struct cleat_error *err) {
   size_t missing = 0;
   const char *example = NULL;
   if (meeting->required_count == 0)
@@ -90,15 +88,13 @@ static cleat_status check_required(const struct cleat__meeting *meeting,
     qsort(names, view->file_count, sizeof *names, compare_texts);
   for (size_t i = 0; i < meeting->required_count; i++) {
     const char *wanted = meeting->required[i];
-    if (bsearch(&wanted, names, view->file_count, sizeof *names, compare_texts) == NULL &&
-        missing++ == 0)
+    if (bsearch(&wanted, names, view->file_count, sizeof *names, compare_texts) == NULL && missing++ == 0)
       example = wanted;
   }
   cleat__free(names);
   if (missing == 0)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_MISMATCH,
-                          "no rank has %zu of the files that the checkpoint needs, for example %s",
+  return cleat__error_set(err, CLEAT_MISMATCH, "no rank has %zu of the files that the checkpoint needs, for example %s",
                           missing, example);
 }
 

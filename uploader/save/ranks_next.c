@@ -6,8 +6,7 @@
 
 #include <assert.h>
 
-void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer *peer,
-                             enum cleat__peer_state to) {
+void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer *peer, enum cleat__peer_state to) {
   assert(cleat__pool_is_mine(meeting->operation->client->pool));
   assert(to == peer->state + 1 && to <= CLEAT__PEER_READ);
   (void)meeting;
@@ -27,8 +26,7 @@ static bool all_listed_locked(const struct cleat_save *save) {
 
 bool cleat__save_ranks_ready_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  return save->operation.client->rank == 0 &&
-         save->meeting->synced.read + 1 == save->operation.client->world_size;
+  return save->operation.client->rank == 0 && save->meeting->synced.read + 1 == save->operation.client->world_size;
 }
 
 void cleat__save_ranks_wait_locked(struct cleat_save *save) {
@@ -93,8 +91,7 @@ static unsigned note_arrivals_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   unsigned came = 0;
-  for (unsigned rank = 1; meeting->peers != NULL && rank < save->operation.client->world_size;
-       rank++) {
+  for (unsigned rank = 1; meeting->peers != NULL && rank < save->operation.client->world_size; rank++) {
     if (meeting->listed[rank] == 0 || meeting->peers[rank].state != CLEAT__PEER_ABSENT)
       continue;
     cleat__peer_move_locked(meeting, &meeting->peers[rank], CLEAT__PEER_STANDS);
@@ -148,8 +145,8 @@ void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat_
 static bool must_tell_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat__meeting *meeting = save->meeting;
-  return !meeting->synced.told && !save->end.in_doubt &&
-         save->operation.synced.error.status != CLEAT_OK && !atomic_load(&meeting->closed);
+  return !meeting->synced.told && !save->end.in_doubt && save->operation.synced.error.status != CLEAT_OK &&
+         !atomic_load(&meeting->closed);
 }
 
 struct cleat__save_task *cleat__save_take_failure_notice_locked(struct cleat_save *save) {
@@ -165,8 +162,7 @@ struct cleat__save_task *cleat__save_take_failure_notice_locked(struct cleat_sav
     return NULL;
   if (save->operation.client->rank == 0 || save->end.synced.phase == CLEAT__END_STORING ||
       atomic_load(&meeting->closed)) {
-    cleat__attempt_clean_locked(&save->attempt, save->end.in_doubt ? CLEAT__CLEANING_ENDED
-                                                                   : CLEAT__CLEANING_ALLOWED);
+    cleat__attempt_clean_locked(&save->attempt, save->end.in_doubt ? CLEAT__CLEANING_ENDED : CLEAT__CLEANING_ALLOWED);
     return NULL;
   }
   return cleat__save_task_locked(save, CLEAT__SAVE_RELEASE);

@@ -19,8 +19,8 @@ static void record_key(const struct cleat__save_upload *upload, const char *id, 
 /* ---- Our claim -------------------------------------------------------------------------------- */
 
 /* Claims the attempt `id` for this save. `etag` NULL: a new attempt. */
-static cleat_status claim(const struct cleat__save_upload *upload, struct cleat__attempt *attempt,
-                          const char *id, const char *etag, struct cleat_error *err) {
+static cleat_status claim(const struct cleat__save_upload *upload, struct cleat__attempt *attempt, const char *id,
+                          const char *etag, struct cleat_error *err) {
   struct cleat__claim ours = {.kind = CLEAT__CLAIM_OPEN};
   char key[CLEAT__OBJECT_KEY_MAX];
   size_t files = upload->plan->record.file_count;
@@ -35,11 +35,10 @@ static cleat_status claim(const struct cleat__save_upload *upload, struct cleat_
   record_key(upload, id, key);
   if (etag == NULL)
     cleat__attempt_set_claim(attempt, CLEAT__ATTEMPT_CLAIM_SENT);
-  cleat_status status = cleat__claim_put(upload->operation->client, key, &ours, etag,
-                                         cleat__call(&upload->operation->cancel, err));
+  cleat_status status =
+      cleat__claim_put(upload->operation->client, key, &ours, etag, cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
-    cleat__attempt_set_claim(attempt, etag == NULL ? CLEAT__ATTEMPT_CLAIM_CREATED
-                                                   : CLEAT__ATTEMPT_CLAIM_REPLACED);
+    cleat__attempt_set_claim(attempt, etag == NULL ? CLEAT__ATTEMPT_CLAIM_CREATED : CLEAT__ATTEMPT_CLAIM_REPLACED);
   cleat__free(ours.uploads); /* the plan owns the names */
   return status;
 }
@@ -56,16 +55,14 @@ struct search {
 
 /* A complete attempt: its record is stored and only the manifest is missing. Our manifest may name that record only if
  * it equals, byte for byte, the one that this save would write, and if every object matches it. */
-static cleat_status try_record(struct search *search, const struct cleat__claim *found,
-                               const char *id) {
+static cleat_status try_record(struct search *search, const struct cleat__claim *found, const char *id) {
   struct cleat__save_upload *upload = search->upload;
   struct cleat__attempt *attempt = search->attempt;
   struct cleat__record theirs = {0};
   struct cleat_error ignored;
   struct cleat__buffer text;
-  if (cleat__record_parse(found->text, found->size, &theirs, &ignored) != CLEAT_OK ||
-      !theirs.shared || strlen(theirs.nonce) >= sizeof attempt->nonce ||
-      theirs.rank != upload->plan->record.rank ||
+  if (cleat__record_parse(found->text, found->size, &theirs, &ignored) != CLEAT_OK || !theirs.shared ||
+      strlen(theirs.nonce) >= sizeof attempt->nonce || theirs.rank != upload->plan->record.rank ||
       theirs.file_count != upload->plan->record.file_count) {
     cleat__record_clear(&theirs);
     return CLEAT_OK;
@@ -81,8 +78,7 @@ static cleat_status try_record(struct search *search, const struct cleat__claim 
   cleat_status status = cleat__reuse_read_sources(upload, search->err);
   if (status == CLEAT_OK)
     status = cleat__record_encode(&upload->plan->record, &text, search->err);
-  bool same = status == CLEAT_OK && text.length == found->size &&
-              memcmp(text.data, found->text, text.length) == 0;
+  bool same = status == CLEAT_OK && text.length == found->size && memcmp(text.data, found->text, text.length) == 0;
   for (size_t i = 0; i < upload->plan->record.file_count && same && status == CLEAT_OK; i++)
     status = cleat__reuse_compare(upload, i, &same, search->err);
   cleat__buffer_clear(&text);
@@ -111,8 +107,7 @@ static cleat_status try_attempt(struct search *search, const char *key) {
   cleat_status status = cleat__stock_take(search->upload, id, &stock, search->err);
   /* If the step has a manifest, a complete attempt is the committed one, or has lost to it. In the second case its
    * owner may be removing it. */
-  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD &&
-      !search->attempt->standing.exists)
+  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD && !search->attempt->standing.exists)
     status = try_record(search, &stock.claim, id);
   if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_OPEN &&
       (search->best.attempt[0] == '\0' || stock.bytes > search->best.bytes)) {
@@ -124,13 +119,11 @@ static cleat_status try_attempt(struct search *search, const char *key) {
   return status;
 }
 
-static cleat_status see_attempt(void *user, const struct cleat__list_entry *entry,
-                                struct cleat_error *err) {
+static cleat_status see_attempt(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct search *search = user;
   (void)err; /* the search has its own */
-  return entry->is_prefix && search->attempt->origin != CLEAT__ATTEMPT_SEALED
-             ? try_attempt(search, entry->key)
-             : CLEAT_OK;
+  return entry->is_prefix && search->attempt->origin != CLEAT__ATTEMPT_SEALED ? try_attempt(search, entry->key)
+                                                                              : CLEAT_OK;
 }
 
 static cleat_status search_attempts(struct search *search) {
@@ -138,16 +131,14 @@ static cleat_status search_attempts(struct search *search) {
   char prefix[CLEAT__STEP_FOLDER_MAX + 1];
   cleat__name_step_folder(upload->plan->step, prefix);
   memcpy(prefix + strlen(prefix), "/", 2);
-  const struct cleat__listing attempts = {upload->operation->client->store, prefix, true,
-                                          &upload->operation->cancel};
+  const struct cleat__listing attempts = {upload->operation->client->store, prefix, true, &upload->operation->cancel};
   return cleat__listing_each(&attempts, see_attempt, search, search->err);
 }
 
 /* ---- Making it ours --------------------------------------------------------------------------- */
 
 /* Enters what was found in the save. */
-static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
-                  struct cleat__stock *stock) {
+static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *attempt, struct cleat__stock *stock) {
   memcpy(attempt->id, stock->attempt, sizeof attempt->id);
   cleat__attempt_set_origin(attempt, CLEAT__ATTEMPT_ADOPTED);
   attempt->strays = stock->strays;
@@ -159,8 +150,7 @@ static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *atte
     file->present = stock->present[i];
     if (file->multipart == NULL)
       continue;
-    cleat__key_file(upload->plan->step, attempt->id, upload->plan->record.files[i].name,
-                    file->multipart->key);
+    cleat__key_file(upload->plan->step, attempt->id, upload->plan->record.files[i].name, file->multipart->key);
     if (stock->uploads[i] != NULL)
       strncpy(file->multipart->id, stock->uploads[i], CLEAT__UPLOAD_ID_MAX);
   }
@@ -168,14 +158,13 @@ static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *atte
 
 /* Called after our claim was refused. *again false: another process holds the claim and continues. *again true: its
  * owner has put its record, or has failed and closed it. Another search may find another attempt. */
-static cleat_status look_again(const struct cleat__save_upload *upload,
-                               const struct cleat__stock *lost, bool *again,
+static cleat_status look_again(const struct cleat__save_upload *upload, const struct cleat__stock *lost, bool *again,
                                struct cleat_error *err) {
   struct cleat__claim now = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
   record_key(upload, lost->attempt, key);
-  cleat_status status = cleat__claim_read(upload->operation->client, key, &now,
-                                          cleat__call(&upload->operation->cancel, err));
+  cleat_status status =
+      cleat__claim_read(upload->operation->client, key, &now, cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
     *again = now.kind != CLEAT__CLAIM_OPEN;
   cleat__claim_clear(&now);
@@ -204,21 +193,18 @@ static cleat_status take_best(struct cleat__save_upload *upload, struct cleat__a
 static cleat_status begin_shared(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                  struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  for (unsigned round = 0;
-       attempt->reuse && attempt->origin != CLEAT__ATTEMPT_AFRESH && round < SEARCHES_MAX;
+  for (unsigned round = 0; attempt->reuse && attempt->origin != CLEAT__ATTEMPT_AFRESH && round < SEARCHES_MAX;
        round++) {
     struct search search = {.upload = upload, .attempt = attempt, .err = err};
     bool again = false;
     status = search_attempts(&search);
-    if (status == CLEAT_OK && search.best.attempt[0] != '\0' &&
-        attempt->origin != CLEAT__ATTEMPT_SEALED)
+    if (status == CLEAT_OK && search.best.attempt[0] != '\0' && attempt->origin != CLEAT__ATTEMPT_SEALED)
       status = take_best(upload, attempt, &search.best, &again, err);
     cleat__stock_clear(&search.best);
     if (!again)
       break;
   }
-  if (status != CLEAT_OK || attempt->origin == CLEAT__ATTEMPT_SEALED ||
-      attempt->origin == CLEAT__ATTEMPT_ADOPTED)
+  if (status != CLEAT_OK || attempt->origin == CLEAT__ATTEMPT_SEALED || attempt->origin == CLEAT__ATTEMPT_ADOPTED)
     return status;
   return claim(upload, attempt, attempt->id, NULL, err);
 }
@@ -238,8 +224,7 @@ cleat_status cleat__reuse_refuse(const struct cleat_client *client, enum cleat__
     why = "ignores or refuses the conditions of puts (If-None-Match, If-Match)";
   else if (found == CLEAT__CONDITIONS_IGNORED_BY_UPLOADS)
     why = "honours the conditions of puts, but ignores If-None-Match when an upload is completed";
-  cleat__error_set(err, CLEAT_UNSUPPORTED, "%s %s: a save cannot be resumed there",
-                   client->store->display, why);
+  cleat__error_set(err, CLEAT_UNSUPPORTED, "%s %s: a save cannot be resumed there", client->store->display, why);
   cleat__error_hint(err, "save without resume: all of it is sent again");
   return err->status;
 }
@@ -257,9 +242,8 @@ cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat_
                                      cleat__call(&upload->operation->cancel, err));
   if (status != CLEAT_OK)
     return status;
-  return cleat__conditions_suffice(found)
-             ? begin_shared(upload, attempt, err)
-             : cleat__reuse_refuse(upload->operation->client, found, err);
+  return cleat__conditions_suffice(found) ? begin_shared(upload, attempt, err)
+                                          : cleat__reuse_refuse(upload->operation->client, found, err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
@@ -269,21 +253,20 @@ static bool parts_fit(const struct cleat__save_upload *upload, const struct clea
                       const struct cleat__stored_part *parts, size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (parts[i].number == 0 || parts[i].number > file->part_count ||
-        parts[i].size != cleat__plan_part_bytes(upload->plan, (size_t)(file - upload->files),
-                                                parts[i].number - 1))
+        parts[i].size != cleat__plan_part_bytes(upload->plan, (size_t)(file - upload->files), parts[i].number - 1))
       return false;
   }
   return true;
 }
 
 /* Adopts the upload and lists its parts. *fits false: it is unusable. */
-static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat__save_file *file,
-                                bool *fits, struct cleat_error *err) {
+static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat__save_file *file, bool *fits,
+                                struct cleat_error *err) {
   struct cleat__store *store = upload->operation->client->store;
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
-  cleat_status status = cleat__store_multipart_adopt(store, file->multipart,
-                                                     cleat__call(&upload->operation->cancel, err));
+  cleat_status status =
+      cleat__store_multipart_adopt(store, file->multipart, cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
     status = cleat__store_multipart_list_parts(store, file->multipart, &parts, &count,
                                                cleat__call(&upload->operation->cancel, err));
@@ -301,8 +284,8 @@ static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat_
   return status;
 }
 
-cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat__save_file *file,
-                                 bool *adopted, struct cleat_error *err) {
+cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat__save_file *file, bool *adopted,
+                                 struct cleat_error *err) {
   bool fits = false;
   cleat_status status = upload_take(upload, file, &fits, err);
   if (status != CLEAT_OK)

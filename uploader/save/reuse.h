@@ -25,29 +25,25 @@ cleat_status cleat__reuse_refuse(const struct cleat_client *client, enum cleat__
 
 /* For OPEN of a file whose upload was found: adopts the upload and fills file->have. *adopted is false if the upload
  * was unusable; it was aborted, and the caller creates a new one. */
-cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat__save_file *file,
-                                 bool *adopted, struct cleat_error *err);
+cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat__save_file *file, bool *adopted,
+                                 struct cleat_error *err);
 
 /* Whether the store has exactly this part. Compares its CRC-32C. If the store lists none, compares an ETag that is the
  * MD5 of the bytes. This is so on stores without encryption; elsewhere it never matches. Pure, except for the
  * digest. */
-bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body,
-                                uint32_t crc32c);
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body, uint32_t crc32c);
 
 /* The same for the bytes that `feed` reads. The feed is read only if the store lists no CRC-32C. Errors: those of the
  * feed. */
-cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
-                                        const struct cleat__feed *feed, uint32_t crc32c,
-                                        bool *there, struct cleat__call call);
+cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have, const struct cleat__feed *feed,
+                                        uint32_t crc32c, bool *there, struct cleat__call call);
 
 /* For CLOSE of a file whose object was found, after all its parts were read. *same: the object equals the file. */
-cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same,
-                                 struct cleat_error *err);
+cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same, struct cleat_error *err);
 
 /* An object already existed when ours was to be created. OK if it has the same bytes: nobody can replace it any more.
  * Otherwise LOST. */
-cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
-                                 struct cleat_error *err);
+cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file, struct cleat_error *err);
 
 /* Leaves an adopted attempt and names a new, empty one. Used when another process has written to the attempt, or when
  * it holds objects that cannot be used. It first closes the claim, so that nobody can commit the old attempt. Then it
@@ -64,8 +60,7 @@ void cleat__reuse_tidy(struct cleat_client *client, const struct cleat__attempt 
 
 /* Compares the object of the file with the checksums in the record: by the store's checksum, otherwise by reading the
  * object. *same is false if there is no object. */
-cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file, bool *same,
-                                  struct cleat_error *err);
+cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file, bool *same, struct cleat_error *err);
 
 /* Reads all sources, and fills the checksums in the plan's record. */
 cleat_status cleat__reuse_read_sources(struct cleat__save_upload *upload, struct cleat_error *err);
@@ -87,7 +82,7 @@ struct cleat__stock {
 void cleat__stock_clear(struct cleat__stock *stock);
 
 /* Lists what one attempt of the step holds. */
-cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *attempt,
-                               struct cleat__stock *stock, struct cleat_error *err);
+cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *attempt, struct cleat__stock *stock,
+                               struct cleat_error *err);
 
 #endif

@@ -22,12 +22,10 @@ static void remove_one(struct cleat_client *client, const char *key, const char 
     struct cleat__upload multipart = {.size = 0};
     strncpy(multipart.key, key, CLEAT__KEY_MAX);
     strncpy(multipart.id, upload_id, CLEAT__UPLOAD_ID_MAX);
-    status = cleat__store_multipart_abort(client->store, &multipart,
-                                          cleat__call(&client->never, &problem));
+    status = cleat__store_multipart_abort(client->store, &multipart, cleat__call(&client->never, &problem));
   }
   if (status != CLEAT_OK)
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", key,
-               problem.message);
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", key, problem.message);
 }
 
 void cleat__reuse_tidy(struct cleat_client *client, const struct cleat__attempt *attempt) {
@@ -40,8 +38,7 @@ struct removal {
   const char *record; /* key of the rank record */
 };
 
-static cleat_status remove_object(void *user, const struct cleat__list_entry *entry,
-                                  struct cleat_error *err) {
+static cleat_status remove_object(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct removal *removal = user;
   (void)err;
   if (strcmp(entry->key, removal->record) != 0)
@@ -62,8 +59,7 @@ static void remove_all(const struct cleat__save_upload *upload, const char *reco
   }
   for (size_t i = 0; i < upload->plan->record.file_count; i++) {
     const struct cleat__upload *multipart = upload->files[i].multipart;
-    if (multipart != NULL && multipart->id[0] != '\0' &&
-        upload->files[i].state != CLEAT__SAVE_FILE_DONE)
+    if (multipart != NULL && multipart->id[0] != '\0' && upload->files[i].state != CLEAT__SAVE_FILE_DONE)
       remove_one(client, multipart->key, multipart->id);
   }
   cleat__key_attempt(upload->plan->step, upload->attempt->id, folder);
@@ -71,8 +67,7 @@ static void remove_all(const struct cleat__save_upload *upload, const char *reco
   if (cleat__listing_each(&objects, remove_object, &removal, &problem) == CLEAT_OK)
     remove_one(client, record, NULL);
   else
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", folder,
-               problem.message);
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", folder, problem.message);
 }
 
 /* ---- Another attempt --------------------------------------------------------------------------- */
@@ -109,8 +104,8 @@ cleat_status cleat__reuse_anew(struct cleat__save_upload *upload, struct cleat__
   struct cleat_error problem;
   char record[CLEAT__OBJECT_KEY_MAX];
   cleat__attempt_record_key(attempt, record);
-  cleat_status status = cleat__claim_close(client, record, attempt->nonce,
-                                           cleat__attempt_claim_stood(attempt), &problem);
+  cleat_status status =
+      cleat__claim_close(client, record, attempt->nonce, cleat__attempt_claim_stood(attempt), &problem);
   if (status == CLEAT_LOST) {
     *err = problem;
     return status;
@@ -122,7 +117,7 @@ cleat_status cleat__reuse_anew(struct cleat__save_upload *upload, struct cleat__
   if (status == CLEAT_OK)
     remove_all(upload, record);
   else
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "attempt %s of step %lld is left for gc: %s",
-               attempt->id, (long long)upload->plan->step, problem.message);
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "attempt %s of step %lld is left for gc: %s", attempt->id,
+               (long long)upload->plan->step, problem.message);
   return name_another(upload, attempt, err);
 }

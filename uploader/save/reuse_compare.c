@@ -23,8 +23,7 @@ static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
   return cleat__unhex(hex, sizeof found, found) && memcmp(found, digest, sizeof found) == 0;
 }
 
-bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body,
-                                uint32_t crc32c) {
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body, uint32_t crc32c) {
   uint8_t digest[CLEAT__MD5_BYTES];
   if (have->number == 0 || have->size != cleat__spans_length(body))
     return false;
@@ -33,9 +32,8 @@ bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cl
   return cleat__md5_spans(body, digest) == CLEAT_OK && etag_is(have->etag, digest);
 }
 
-cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
-                                        const struct cleat__feed *feed, uint32_t crc32c,
-                                        bool *there, struct cleat__call call) {
+cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have, const struct cleat__feed *feed,
+                                        uint32_t crc32c, bool *there, struct cleat__call call) {
   uint8_t digest[CLEAT__MD5_BYTES];
   *there = false;
   if (have->number == 0 || have->size != feed->length)
@@ -54,16 +52,14 @@ static uint32_t composite(const struct cleat__file_entry *entry) {
   uint32_t crc = 0;
   for (size_t i = 0; i < entry->part_count; i++) {
     uint32_t part = entry->crc32c[i];
-    const uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8),
-                             (uint8_t)part};
+    const uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8), (uint8_t)part};
     crc = cleat__crc32c(crc, bytes, sizeof bytes);
   }
   return crc;
 }
 
 /* Whether the store's checksum decides. If so, sets *same. */
-static bool checksum_tells(const struct cleat__object *object,
-                           const struct cleat__file_entry *entry, bool *same) {
+static bool checksum_tells(const struct cleat__object *object, const struct cleat__file_entry *entry, bool *same) {
   switch (object->checksum) {
   case CLEAT__OBJECT_CHECKSUM_WHOLE:
     if (entry->part_count > 1)
@@ -81,9 +77,8 @@ static bool checksum_tells(const struct cleat__object *object,
   return false;
 }
 
-static cleat_status read_part(struct cleat__save_upload *upload, const char *key, uint64_t offset,
-                              uint64_t size, void *block, uint32_t *crc32c,
-                              struct cleat_error *err) {
+static cleat_status read_part(struct cleat__save_upload *upload, const char *key, uint64_t offset, uint64_t size,
+                              void *block, uint32_t *crc32c, struct cleat_error *err) {
   struct cleat__store *store = upload->operation->client->store;
   cleat_status status = CLEAT_OK;
   uint32_t ignored = 0;
@@ -100,8 +95,8 @@ static cleat_status read_part(struct cleat__save_upload *upload, const char *key
   return status;
 }
 
-static cleat_status read_back(struct cleat__save_upload *upload, size_t file, const char *key,
-                              bool *same, struct cleat_error *err) {
+static cleat_status read_back(struct cleat__save_upload *upload, size_t file, const char *key, bool *same,
+                              struct cleat_error *err) {
   const struct cleat__file_entry *entry = &upload->plan->record.files[file];
   cleat_status status = CLEAT_OK;
   void *block = cleat__alloc(BLOCK_BYTES);
@@ -110,22 +105,21 @@ static cleat_status read_back(struct cleat__save_upload *upload, size_t file, co
   *same = true;
   for (size_t i = 0; i < entry->part_count && *same && status == CLEAT_OK; i++) {
     uint32_t crc32c = 0;
-    status = read_part(upload, key, entry->part_bytes * i,
-                       cleat__plan_part_bytes(upload->plan, file, i), block, &crc32c, err);
+    status = read_part(upload, key, entry->part_bytes * i, cleat__plan_part_bytes(upload->plan, file, i), block,
+                       &crc32c, err);
     *same = crc32c == entry->crc32c[i];
   }
   cleat__free(block);
   return status;
 }
 
-cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file, bool *same,
-                                  struct cleat_error *err) {
+cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file, bool *same, struct cleat_error *err) {
   const struct cleat__file_entry *entry = &upload->plan->record.files[file];
   struct cleat__object object = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, key);
-  cleat_status status = cleat__store_head(upload->operation->client->store, key, &object,
-                                          cleat__call(&upload->operation->cancel, err));
+  cleat_status status =
+      cleat__store_head(upload->operation->client->store, key, &object, cleat__call(&upload->operation->cancel, err));
   *same = false;
   if (cleat__object_is_absent(status, err))
     return CLEAT_OK;
@@ -134,8 +128,7 @@ cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file
   return read_back(upload, file, key, same, err);
 }
 
-cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same,
-                                 struct cleat_error *err) {
+cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same, struct cleat_error *err) {
   bool found = false;
   cleat_status status = cleat__reuse_compare(upload, file, &found, err);
   if (status == CLEAT_OK)
@@ -143,33 +136,28 @@ cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file,
   return status;
 }
 
-cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
-                                 struct cleat_error *err) {
+cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file, struct cleat_error *err) {
   bool same = false;
   cleat_status status = cleat__reuse_compare(upload, file, &same, err);
   if (status != CLEAT_OK || same)
     return status;
-  status = cleat__error_set(err, CLEAT_LOST,
-                            "another process has written %s into this attempt, with other bytes",
+  status = cleat__error_set(err, CLEAT_LOST, "another process has written %s into this attempt, with other bytes",
                             upload->plan->record.files[file].name);
-  cleat__error_hint(
-      err,
-      "nothing was committed; make sure that only one process saves this step, then save it again");
+  cleat__error_hint(err, "nothing was committed; make sure that only one process saves this step, then save it again");
   return status;
 }
 
 /* ---- The sources ------------------------------------------------------------------------------ */
 
-static cleat_status source_crc(struct cleat__save_upload *upload, size_t file, size_t part,
-                               uint32_t *crc32c, struct cleat_error *err) {
-  return cleat__source_crc32c(&upload->plan->files[file].source,
-                              upload->plan->record.files[file].part_bytes * part,
+static cleat_status source_crc(struct cleat__save_upload *upload, size_t file, size_t part, uint32_t *crc32c,
+                               struct cleat_error *err) {
+  return cleat__source_crc32c(&upload->plan->files[file].source, upload->plan->record.files[file].part_bytes * part,
                               cleat__plan_part_bytes(upload->plan, file, part), crc32c,
                               cleat__call(&upload->operation->cancel, err));
 }
 
-static cleat_status memory_crc(struct cleat__save_upload *upload, size_t file, size_t part,
-                               uint32_t *crc32c, struct cleat_error *err) {
+static cleat_status memory_crc(struct cleat__save_upload *upload, size_t file, size_t part, uint32_t *crc32c,
+                               struct cleat_error *err) {
   struct cleat__span *spans = NULL;
   size_t count = 0;
   cleat_status status = cleat__plan_part_spans(upload->plan, file, part, &spans, &count, err);

@@ -54,8 +54,8 @@ static cleat_status names_sort(struct walk *walk) {
 /* Sets *file to the index of the file with this key. False: the save has no such file. */
 static bool file_of(const struct walk *walk, const char *key, size_t *file) {
   struct named wanted = {key + strlen(walk->folder), 0};
-  const struct named *found = bsearch(&wanted, walk->names, walk->upload->plan->record.file_count,
-                                      sizeof *walk->names, compare_named);
+  const struct named *found =
+      bsearch(&wanted, walk->names, walk->upload->plan->record.file_count, sizeof *walk->names, compare_named);
   if (found != NULL)
     *file = found->file;
   return found != NULL;
@@ -63,8 +63,7 @@ static bool file_of(const struct walk *walk, const char *key, size_t *file) {
 
 static cleat_status add_stray(struct walk *walk, const char *key, const char *id) {
   struct cleat__stock *stock = walk->stock;
-  void *grown =
-      cleat__grow(stock->strays, &stock->stray_capacity, stock->stray_count, sizeof *stock->strays);
+  void *grown = cleat__grow(stock->strays, &stock->stray_capacity, stock->stray_count, sizeof *stock->strays);
   if (grown == NULL)
     return cleat__error_no_memory(walk->err, "a list of leftovers");
   stock->strays = grown;
@@ -77,14 +76,12 @@ static cleat_status add_stray(struct walk *walk, const char *key, const char *id
 
 /* ---- Objects ---------------------------------------------------------------------------------- */
 
-static cleat_status see_object(void *user, const struct cleat__list_entry *entry,
-                               struct cleat_error *err) {
+static cleat_status see_object(void *user, const struct cleat__list_entry *entry, struct cleat_error *err) {
   struct walk *walk = user;
   char record[CLEAT__OBJECT_KEY_MAX];
   size_t file = 0;
   (void)err; /* the walk has its own */
-  cleat__key_record(walk->upload->plan->step, walk->stock->attempt, walk->upload->plan->record.rank,
-                    record);
+  cleat__key_record(walk->upload->plan->step, walk->stock->attempt, walk->upload->plan->record.rank, record);
   if (strcmp(entry->key, record) == 0)
     return CLEAT_OK;
   bool wanted = file_of(walk, entry->key, &file);
@@ -98,8 +95,8 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
 }
 
 static cleat_status see_objects(struct walk *walk) {
-  const struct cleat__listing objects = {walk->upload->operation->client->store, walk->folder,
-                                         false, &walk->upload->operation->cancel};
+  const struct cleat__listing objects = {walk->upload->operation->client->store, walk->folder, false,
+                                         &walk->upload->operation->cancel};
   return cleat__listing_each(&objects, see_object, walk, walk->err);
 }
 
@@ -115,8 +112,8 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
   size_t count = 0;
   strncpy(multipart.key, key, CLEAT__KEY_MAX);
   strncpy(multipart.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status = cleat__store_multipart_list_parts(
-      store, &multipart, &parts, &count, cleat__call(&upload->operation->cancel, walk->err));
+  cleat_status status = cleat__store_multipart_list_parts(store, &multipart, &parts, &count,
+                                                          cleat__call(&upload->operation->cancel, walk->err));
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     walk->stock->bytes += parts[i].size;
   cleat__free(parts);
@@ -126,8 +123,8 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
 static cleat_status see_upload(struct walk *walk, const struct cleat__upload_entry *entry) {
   struct cleat__stock *stock = walk->stock;
   size_t file = 0;
-  if (!file_of(walk, entry->key, &file) || walk->upload->files[file].multipart == NULL ||
-      stock->present[file] || stock->uploads[file] != NULL)
+  if (!file_of(walk, entry->key, &file) || walk->upload->files[file].multipart == NULL || stock->present[file] ||
+      stock->uploads[file] != NULL)
     return add_stray(walk, entry->key, entry->id);
   stock->uploads[file] = cleat__strdup(entry->id);
   if (stock->uploads[file] == NULL)
@@ -135,13 +132,11 @@ static cleat_status see_upload(struct walk *walk, const struct cleat__upload_ent
   return count_bytes(walk, file, entry->key, entry->id);
 }
 
-static cleat_status see_listed(void *user, struct cleat__upload_entry *entry,
-                               struct cleat_error *err) {
+static cleat_status see_listed(void *user, struct cleat__upload_entry *entry, struct cleat_error *err) {
   struct walk *walk = user;
   (void)err; /* the walk has its own */
   walk->listed++;
-  return walk->exactly == NULL || strcmp(entry->key, walk->exactly) == 0 ? see_upload(walk, entry)
-                                                                         : CLEAT_OK;
+  return walk->exactly == NULL || strcmp(entry->key, walk->exactly) == 0 ? see_upload(walk, entry) : CLEAT_OK;
 }
 
 /* Handles all uploads whose key starts with `prefix`. `exact`: only those whose key is `prefix`. */
@@ -167,16 +162,16 @@ static cleat_status see_named_uploads(struct walk *walk) {
   return status;
 }
 
-cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *attempt,
-                               struct cleat__stock *stock, struct cleat_error *err) {
+cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *attempt, struct cleat__stock *stock,
+                               struct cleat_error *err) {
   struct walk walk = {.upload = upload, .stock = stock, .err = err};
   char key[CLEAT__OBJECT_KEY_MAX];
   size_t files = upload->plan->record.file_count;
   strncpy(stock->attempt, attempt, sizeof stock->attempt - 1);
   cleat__key_attempt(upload->plan->step, attempt, walk.folder);
   cleat__key_record(upload->plan->step, attempt, upload->plan->record.rank, key);
-  cleat_status status = cleat__claim_read(upload->operation->client, key, &stock->claim,
-                                          cleat__call(&upload->operation->cancel, err));
+  cleat_status status =
+      cleat__claim_read(upload->operation->client, key, &stock->claim, cleat__call(&upload->operation->cancel, err));
   if (status != CLEAT_OK || stock->claim.kind != CLEAT__CLAIM_OPEN)
     return status;
   stock->present = cleat__calloc(files, sizeof *stock->present);

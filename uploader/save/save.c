@@ -32,8 +32,7 @@ static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
   return cleat__save_task_locked(save, CLEAT__SAVE_SNAPSHOT);
 }
 
-static struct cleat__save_task *part_task_locked(struct cleat_save *save,
-                                                 enum cleat__save_task_kind kind,
+static struct cleat__save_task *part_task_locked(struct cleat_save *save, enum cleat__save_task_kind kind,
                                                  struct cleat__save_part *part) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (part == NULL)
@@ -44,8 +43,7 @@ static struct cleat__save_task *part_task_locked(struct cleat_save *save,
   return task;
 }
 
-static struct cleat__save_task *file_task_locked(struct cleat_save *save,
-                                                 enum cleat__save_task_kind kind,
+static struct cleat__save_task *file_task_locked(struct cleat_save *save, enum cleat__save_task_kind kind,
                                                  struct cleat__save_file *file) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (file == NULL)
@@ -57,14 +55,12 @@ static struct cleat__save_task *file_task_locked(struct cleat_save *save,
 
 static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  return part_task_locked(save, CLEAT__SAVE_STAGE,
-                          cleat__upload_next_to_stage_locked(&save->upload));
+  return part_task_locked(save, CLEAT__SAVE_STAGE, cleat__upload_next_to_stage_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  return file_task_locked(save, CLEAT__SAVE_CLOSE,
-                          cleat__upload_next_to_close_locked(&save->upload));
+  return file_task_locked(save, CLEAT__SAVE_CLOSE, cleat__upload_next_to_close_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
@@ -101,8 +97,7 @@ static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
 }
 
 /* Whether the file may have left something in the store. In doubt, a stored file stays: the manifest may name it. */
-static bool file_needs_cleaning(const struct cleat_save *save,
-                                const struct cleat__save_file *file) {
+static bool file_needs_cleaning(const struct cleat_save *save, const struct cleat__save_file *file) {
   switch (file->state) {
   case CLEAT__SAVE_FILE_OPEN:
     return file->multipart != NULL;
@@ -118,8 +113,7 @@ static bool file_needs_cleaning(const struct cleat_save *save,
 /* Whether our record or our claim may be in the store. */
 static bool record_may_stand_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  return save->end.synced.phase != CLEAT__END_STORING ||
-         cleat__attempt_may_have_claim(&save->attempt);
+  return save->end.synced.phase != CLEAT__END_STORING || cleat__attempt_may_have_claim(&save->attempt);
 }
 
 /* Decides whether stored objects may be removed. Another process may continue a shared attempt, so its objects may be
@@ -160,8 +154,7 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
     return NULL;
   /* The record is cleaned up like a file, after all files. */
   size_t count = save->upload.plan->record.file_count + 1;
-  while (save->attempt.synced.clean_next < count &&
-         save->attempt.synced.cleaning != CLEAT__CLEANING_ENDED) {
+  while (save->attempt.synced.clean_next < count && save->attempt.synced.cleaning != CLEAT__CLEANING_ENDED) {
     size_t at = save->attempt.synced.clean_next++;
     bool is_record = at == save->upload.plan->record.file_count;
     bool needed = is_record ? record_may_stand_locked(save) && !save->end.in_doubt
@@ -194,8 +187,7 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     return NULL;
   if (save->operation.synced.stopping)
     return (struct cleat__task *)take_clean_locked(save);
-  if (save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING ||
-      save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
+  if (save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING || save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
     return (struct cleat__task *)cleat__save_take_anew_locked(save);
   task = take_snapshot_locked(save);
   if (task != NULL)
@@ -255,8 +247,7 @@ static void end_transfer_locked(struct cleat_save *save, const struct cleat__sav
   assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moved = task->status == CLEAT_OK && !task->found && !task->file->present;
   uint64_t bytes = cleat__plan_part_bytes(save->upload.plan, task->part->file, task->part->index);
-  cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s,
-                                    moved ? bytes : 0);
+  cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s, moved ? bytes : 0);
 }
 
 /* After a commit that another attempt won: nobody can commit this attempt. */
@@ -276,8 +267,7 @@ static void finish_commit_locked(struct cleat_save *save) {
 static void finish_release_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   bool closed = save->meeting == NULL || atomic_load(&save->meeting->closed);
-  cleat__attempt_clean_locked(&save->attempt,
-                              closed ? CLEAT__CLEANING_ALLOWED : CLEAT__CLEANING_ENDED);
+  cleat__attempt_clean_locked(&save->attempt, closed ? CLEAT__CLEANING_ALLOWED : CLEAT__CLEANING_ENDED);
 }
 
 static void finish_success_locked(struct cleat_save *save, struct cleat__save_task *task) {
@@ -287,8 +277,7 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
     finish_look_locked(save);
     break;
   case CLEAT__SAVE_SNAPSHOT:
-    cleat__save_snapshot_move_locked(&save->upload,
-                                     task->found ? CLEAT__SNAPSHOT_TAKEN : CLEAT__SNAPSHOT_REFUSED);
+    cleat__save_snapshot_move_locked(&save->upload, task->found ? CLEAT__SNAPSHOT_TAKEN : CLEAT__SNAPSHOT_REFUSED);
     break;
   case CLEAT__SAVE_STAGE:
     cleat__upload_staged_locked(&save->upload, task->part);
@@ -375,8 +364,7 @@ static void save_process(struct cleat__job *job, struct cleat__task *task) {
   cleat__save_process(save_of(job), (struct cleat__save_task *)task);
 }
 
-static const struct cleat__job_ops save_ops = {
-    .take = save_take, .process = save_process, .finish = save_finish};
+static const struct cleat__job_ops save_ops = {.take = save_take, .process = save_process, .finish = save_finish};
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
@@ -399,8 +387,7 @@ static bool save_enlist(struct cleat_save *save, enum cleat_if_busy if_busy) {
 }
 
 static cleat_status refuse_busy(struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_BUSY, "an earlier save of this client has not ended");
+  cleat_status status = cleat__error_set(err, CLEAT_BUSY, "an earlier save of this client has not ended");
   cleat__error_hint(err, "wait for it, save less often, or leave out if_busy to queue behind it");
   return status;
 }
@@ -425,8 +412,7 @@ static cleat_status prepare(struct cleat_save *save, const struct cleat_save_req
 }
 
 static cleat_status begin(struct cleat_client *client, const struct cleat_save_request *request,
-                          enum cleat__save_mode mode, struct cleat_save **save,
-                          struct cleat_error *err) {
+                          enum cleat__save_mode mode, struct cleat_save **save, struct cleat_error *err) {
   struct cleat_save *fresh = NULL;
   if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client))
     (void)refuse_busy(err);
@@ -446,12 +432,10 @@ static cleat_status begin(struct cleat_client *client, const struct cleat_save_r
   return err->status;
 }
 
-cleat_status cleat__save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request, enum cleat__save_mode mode,
-                               struct cleat_save **save, struct cleat_error *err) {
+cleat_status cleat__save_start(struct cleat_client *client, const struct cleat_save_request *request,
+                               enum cleat__save_mode mode, struct cleat_save **save, struct cleat_error *err) {
   if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "if_busy is %d, which is not a value of enum cleat_if_busy",
+    return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is not a value of enum cleat_if_busy",
                             (int)request->if_busy);
   return begin(client, request, mode, save, err);
 }

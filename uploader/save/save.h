@@ -12,9 +12,8 @@ enum cleat__save_mode {
   CLEAT__SAVE_IN_PLACE = 1
 };
 
-cleat_status cleat__save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request, enum cleat__save_mode mode,
-                               struct cleat_save **save, struct cleat_error *err);
+cleat_status cleat__save_start(struct cleat_client *client, const struct cleat_save_request *request,
+                               enum cleat__save_mode mode, struct cleat_save **save, struct cleat_error *err);
 cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err);
 cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err);
 void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress);

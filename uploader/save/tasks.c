@@ -9,9 +9,9 @@
 #include "uploader/save/reuse.h"
 
 static cleat_status refuse_existing(const struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(
-      err, CLEAT_EXISTS, "step %lld is committed already, by %s start",
-      (long long)save->attempt.step, save->attempt.standing.same_start ? "this" : "another");
+  cleat_status status =
+      cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by %s start", (long long)save->attempt.step,
+                       save->attempt.standing.same_start ? "this" : "another");
   cleat__error_hint(err, "choose another step, or ask for skip or replace");
   return status;
 }
@@ -35,8 +35,7 @@ static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) 
     return status;
   if (!save->attempt.standing.exists || replaces)
     return begin_attempt(save, err);
-  return save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OK
-                                                              : refuse_existing(save, err);
+  return save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OK : refuse_existing(save, err);
 }
 
 static cleat_status task_release(struct cleat_save *save, struct cleat_error *err) {
@@ -50,8 +49,7 @@ static cleat_status task_release(struct cleat_save *save, struct cleat_error *er
 
 /* Cleans up one file, or the record if `file` is NULL. It ignores the cancel flag, because a cancelled save must clean
  * up too. */
-static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file *file,
-                               struct cleat_error *err) {
+static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file *file, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat_status status = CLEAT_OK;
@@ -60,8 +58,7 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
   } else {
     cleat__upload_file_key(&save->upload, cleat__upload_index_of(&save->upload, file), key);
     if (file->multipart != NULL && file->state != CLEAT__SAVE_FILE_DONE) {
-      status = cleat__store_multipart_abort(client->store, file->multipart,
-                                            cleat__call(&client->never, err));
+      status = cleat__store_multipart_abort(client->store, file->multipart, cleat__call(&client->never, err));
     }
   }
   /* An upload that was never completed left no object. */
@@ -72,8 +69,7 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
   if (status != CLEAT_OK && file != NULL && file->refused && err->http_status == 400)
     status = CLEAT_OK;
   if (status != CLEAT_OK) {
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a failed save could not remove %s: %s", key,
-               err->message);
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a failed save could not remove %s: %s", key, err->message);
   }
   return status;
 }

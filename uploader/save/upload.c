@@ -19,8 +19,7 @@ static bool file_may_move(enum cleat__save_file_state from, enum cleat__save_fil
   case CLEAT__SAVE_FILE_DONE:
     return from == CLEAT__SAVE_FILE_CLOSING || from == CLEAT__SAVE_FILE_WAITING;
   case CLEAT__SAVE_FILE_GONE:
-    return from == CLEAT__SAVE_FILE_OPEN || from == CLEAT__SAVE_FILE_CLOSING ||
-           from == CLEAT__SAVE_FILE_DONE;
+    return from == CLEAT__SAVE_FILE_OPEN || from == CLEAT__SAVE_FILE_CLOSING || from == CLEAT__SAVE_FILE_DONE;
   }
   return false;
 }
@@ -38,12 +37,10 @@ void cleat__save_file_move_locked(struct cleat__save_upload *upload, struct clea
 static bool snapshot_may_move(enum cleat__save_snapshot from, enum cleat__save_snapshot to) {
   if (to == CLEAT__SNAPSHOT_TAKING)
     return from == CLEAT__SNAPSHOT_WANTED;
-  return from == CLEAT__SNAPSHOT_TAKING &&
-         (to == CLEAT__SNAPSHOT_TAKEN || to == CLEAT__SNAPSHOT_REFUSED);
+  return from == CLEAT__SNAPSHOT_TAKING && (to == CLEAT__SNAPSHOT_TAKEN || to == CLEAT__SNAPSHOT_REFUSED);
 }
 
-void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload,
-                                      enum cleat__save_snapshot to) {
+void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload, enum cleat__save_snapshot to) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   bool legal = snapshot_may_move(upload->synced.snapshot, to);
   assert(legal);
@@ -58,14 +55,12 @@ static bool take_buffers_locked(struct cleat__save_upload *upload, struct cleat_
   if (part->buffers_needed == 0)
     return true;
   uint64_t bytes = cleat__plan_part_bytes(upload->plan, part->file, part->index);
-  part->holds =
-      cleat__client_take_buffers_locked(upload->operation->client, &upload->operation->job, bytes,
-                                        part->buffers_needed, part->buffers);
+  part->holds = cleat__client_take_buffers_locked(upload->operation->client, &upload->operation->job, bytes,
+                                                  part->buffers_needed, part->buffers);
   return part->holds;
 }
 
-void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload,
-                                       struct cleat__save_part *part) {
+void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload, struct cleat__save_part *part) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (!part->holds)
     return;
@@ -79,8 +74,7 @@ struct cleat__save_part *cleat__upload_next_to_stage_locked(struct cleat__save_u
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (upload->mode != CLEAT__SAVE_STAGED)
     return NULL;
-  if (upload->synced.snapshot == CLEAT__SNAPSHOT_WANTED ||
-      upload->synced.snapshot == CLEAT__SNAPSHOT_TAKING)
+  if (upload->synced.snapshot == CLEAT__SNAPSHOT_WANTED || upload->synced.snapshot == CLEAT__SNAPSHOT_TAKING)
     return NULL;
   if (upload->synced.stage_next == upload->plan->total_parts)
     return NULL;
@@ -109,8 +103,7 @@ struct cleat__save_file *cleat__upload_next_to_open_locked(struct cleat__save_up
     upload->synced.open_next++;
   }
   if (upload->synced.open_next == files ||
-      upload->synced.open_multiparts >=
-          upload->operation->client->synced.transfers[CLEAT__UP].limit)
+      upload->synced.open_multiparts >= upload->operation->client->synced.transfers[CLEAT__UP].limit)
     return NULL;
   struct cleat__save_file *file = &upload->files[upload->synced.open_next++];
   cleat__save_file_move_locked(upload, file, CLEAT__SAVE_FILE_OPENING);
@@ -158,8 +151,7 @@ void cleat__upload_opened_locked(struct cleat__save_upload *upload, struct cleat
 }
 
 /* Counts a part whose source is no longer needed. */
-static void count_staged_locked(struct cleat__save_upload *upload,
-                                const struct cleat__save_part *part) {
+static void count_staged_locked(struct cleat__save_upload *upload, const struct cleat__save_part *part) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   upload->synced.parts_staged++;
   upload->synced.borrowing -= part->borrows;
@@ -194,8 +186,7 @@ void cleat__upload_closed_locked(struct cleat__save_upload *upload, struct cleat
   file_done_locked(upload, file);
 }
 
-void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__save_part *part,
-                               bool found) {
+void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__save_part *part, bool found) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   struct cleat__save_file *file = &upload->files[part->file];
   uint64_t bytes = cleat__plan_part_bytes(upload->plan, part->file, part->index);

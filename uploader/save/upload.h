@@ -111,8 +111,7 @@ void cleat__save_upload_clear(struct cleat__save_upload *upload);
 /* The state of a file changes only here. */
 void cleat__save_file_move_locked(struct cleat__save_upload *upload, struct cleat__save_file *file,
                                   enum cleat__save_file_state to);
-void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload,
-                                      enum cleat__save_snapshot to);
+void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload, enum cleat__save_snapshot to);
 
 /* The next part to stage, with its buffers. NULL: there is none, or no free buffers. */
 struct cleat__save_part *cleat__upload_next_to_stage_locked(struct cleat__save_upload *upload);
@@ -127,8 +126,7 @@ struct cleat__save_part *cleat__upload_next_to_send_locked(struct cleat__save_up
 struct cleat__save_file *cleat__upload_next_to_close_locked(struct cleat__save_upload *upload);
 
 /* Returns the part's buffers to the client, if it holds any. */
-void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload,
-                                       struct cleat__save_part *part);
+void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload, struct cleat__save_part *part);
 
 /* The part was copied into its buffers. */
 void cleat__upload_staged_locked(struct cleat__save_upload *upload, struct cleat__save_part *part);
@@ -137,8 +135,7 @@ void cleat__upload_staged_locked(struct cleat__save_upload *upload, struct cleat
 void cleat__upload_opened_locked(struct cleat__save_upload *upload, struct cleat__save_file *file);
 
 /* The part was sent. `found`: the store already had it, so it was not sent. */
-void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__save_part *part,
-                               bool found);
+void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__save_part *part, bool found);
 
 /* The object is complete. */
 void cleat__upload_closed_locked(struct cleat__save_upload *upload, struct cleat__save_file *file);
@@ -154,8 +151,7 @@ void cleat__upload_rewind_locked(struct cleat__save_upload *upload);
 /* Writes the key of file `file` in the attempt. */
 void cleat__upload_file_key(const struct cleat__save_upload *upload, size_t file, char *key);
 
-size_t cleat__upload_index_of(const struct cleat__save_upload *upload,
-                              const struct cleat__save_file *file);
+size_t cleat__upload_index_of(const struct cleat__save_upload *upload, const struct cleat__save_file *file);
 
 /* STAGE: copies the part from its source into its buffers. */
 cleat_status cleat__upload_stage(struct cleat__save_upload *upload, struct cleat__save_part *part,
@@ -166,19 +162,18 @@ cleat_status cleat__upload_open(struct cleat__save_upload *upload, struct cleat_
                                 struct cleat_error *err);
 
 /* PUT: sends the part. *found: the store already had it. */
-cleat_status cleat__upload_put(struct cleat__save_upload *upload, struct cleat__save_part *part,
-                               bool *found, struct cleat_error *err);
+cleat_status cleat__upload_put(struct cleat__save_upload *upload, struct cleat__save_part *part, bool *found,
+                               struct cleat_error *err);
 
 /* CLOSE: completes the file's multipart upload. If its object was found instead, sets *found to whether the object
  * equals the file. */
-cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat__save_file *file,
-                                 bool *found, struct cleat_error *err);
+cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat__save_file *file, bool *found,
+                                 struct cleat_error *err);
 
 /* ---- device.c ----------------------------------------------------------------------------------- */
 
 /* Finds the lane of each tensor. The lane waits for the tensor's stream. */
-cleat_status cleat__upload_find_lanes(struct cleat__save_upload *upload,
-                                      const struct cleat_save_request *request,
+cleat_status cleat__upload_find_lanes(struct cleat__save_upload *upload, const struct cleat_save_request *request,
                                       struct cleat_error *err);
 
 /* The lane of span `span` of a file from memory. */
@@ -186,8 +181,7 @@ unsigned cleat__upload_lane(const struct cleat__save_upload *upload, size_t file
 
 /* Copies all CUDA memory of the plan to other memory of its devices. The plan points to the copies afterwards. If a
  * device lacks the memory, *taken is false and nothing has changed. */
-cleat_status cleat__upload_take_snapshot(struct cleat__save_upload *upload, bool *taken,
-                                         struct cleat_error *err);
+cleat_status cleat__upload_take_snapshot(struct cleat__save_upload *upload, bool *taken, struct cleat_error *err);
 
 /* Frees the snapshot's memory. No copy from it may be running. */
 void cleat__upload_drop_snapshot(struct cleat__save_upload *upload);

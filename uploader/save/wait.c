@@ -8,8 +8,7 @@ static bool is_staged_locked(const struct cleat__save_upload *upload) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (upload->synced.snapshot == CLEAT__SNAPSHOT_TAKEN && upload->synced.borrowing == 0)
     return true;
-  return upload->mode == CLEAT__SAVE_STAGED &&
-         upload->synced.parts_staged == upload->plan->total_parts;
+  return upload->mode == CLEAT__SAVE_STAGED && upload->synced.parts_staged == upload->plan->total_parts;
 }
 
 cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
@@ -34,8 +33,7 @@ static enum cleat_phase phase_locked(const struct cleat_save *save) {
   if (save->operation.synced.ended) {
     return save->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
   }
-  return save->end.synced.phase != CLEAT__END_STORING ? CLEAT_PHASE_COMMITTING
-                                                      : CLEAT_PHASE_RUNNING;
+  return save->end.synced.phase != CLEAT__END_STORING ? CLEAT_PHASE_COMMITTING : CLEAT_PHASE_RUNNING;
 }
 
 void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress) {

@@ -76,8 +76,7 @@ static const struct file_case FILE_CASES[] = {
     {"file that is a folder", {{"bad.bin", "/", NULL, 0}, {"b", NULL, DATA, 4}}},
 };
 
-static void save(struct cleat_client *client, const char *label,
-                 const struct cleat_save_request *request) {
+static void save(struct cleat_client *client, const char *label, const struct cleat_save_request *request) {
   struct cleat_error err = {.status = CLEAT_OK};
   cleat_status status = cleat_save(client, request, &err);
   printf("%s\t%s\t%s\n", label, cleat_status_name(status), err.message);

@@ -32,8 +32,7 @@ static atomic_bool enough;
 static atomic_int last_step;
 
 static void fail(const char *what, const struct cleat_error *err) {
-  fprintf(stderr, "fork_children: %s: %s: %s\n", what, cleat_status_name(err->status),
-          err->message);
+  fprintf(stderr, "fork_children: %s: %s: %s\n", what, cleat_status_name(err->status), err->message);
   exit(1);
 }
 
@@ -55,8 +54,7 @@ static struct cleat_client *open_client(const char *url) {
   return opened;
 }
 
-static cleat_status save(struct cleat_client *by, int64_t step, const void *data,
-                         struct cleat_error *err) {
+static cleat_status save(struct cleat_client *by, int64_t step, const void *data, struct cleat_error *err) {
   struct cleat_tensor tensor = {"t", CLEAT_DTYPE_U8, 1, &shape, data};
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   request.step = step;
@@ -114,8 +112,7 @@ static void *keep_loading(void *unused) {
 static int connections(void) {
   int found = 0;
   DIR *dir = opendir("/proc/self/fd");
-  for (struct dirent *entry = dir == NULL ? NULL : readdir(dir); entry != NULL;
-       entry = readdir(dir)) {
+  for (struct dirent *entry = dir == NULL ? NULL : readdir(dir); entry != NULL; entry = readdir(dir)) {
     int domain = 0;
     socklen_t size = sizeof domain;
     int fd = (int)strtol(entry->d_name, NULL, 10);
@@ -131,8 +128,7 @@ static int connections(void) {
 static void expect_refused(const char *what, cleat_status status) {
   if (status == CLEAT_UNSUPPORTED)
     return;
-  fprintf(stderr, "fork_children: %s by the parent's client: %s\n", what,
-          cleat_status_name(status));
+  fprintf(stderr, "fork_children: %s by the parent's client: %s\n", what, cleat_status_name(status));
   exit(1);
 }
 
@@ -175,8 +171,7 @@ static bool run_child(const char *url, int number) {
   if (child < 0 || waitpid(child, &status, 0) != child)
     return false;
   if (status != 0)
-    fprintf(stderr, "fork_children: child %d: %s %d\n", number,
-            WIFSIGNALED(status) ? "signal" : "exit status",
+    fprintf(stderr, "fork_children: child %d: %s %d\n", number, WIFSIGNALED(status) ? "signal" : "exit status",
             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   return status == 0;
 }

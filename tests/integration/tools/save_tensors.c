@@ -22,9 +22,9 @@ struct shape {
   int64_t sizes[4];
 };
 
-static const struct shape SHAPES[] = {
-    {"scalar", 0, {0}},      {"none", 1, {0}},       {"hollow", 3, {3, 0, 5}},   {"vector", 1, {8}},
-    {"matrix", 2, {16, 40}}, {"cube", 3, {4, 6, 8}}, {"four.d", 4, {2, 3, 4, 4}}};
+static const struct shape SHAPES[] = {{"scalar", 0, {0}},         {"none", 1, {0}},        {"hollow", 3, {3, 0, 5}},
+                                      {"vector", 1, {8}},         {"matrix", 2, {16, 40}}, {"cube", 3, {4, 6, 8}},
+                                      {"four.d", 4, {2, 3, 4, 4}}};
 
 static const enum cleat_dtype DTYPES[] = {
 #define ENTRY(number, name, bits) CLEAT_DTYPE_##name,
@@ -33,8 +33,7 @@ static const enum cleat_dtype DTYPES[] = {
 };
 
 /* Names beyond ASCII, with what JSON must escape, and as long as may be ("*": made of 1024 bytes). */
-static const char *const NAMES[] = {"größe/世界 😀", "quote\" back\\slash", "a b+c%20&<>'", ".",
-                                    "*"};
+static const char *const NAMES[] = {"größe/世界 😀", "quote\" back\\slash", "a b+c%20&<>'", ".", "*"};
 
 struct set {
   struct cleat_tensor tensors[TENSORS_MAX];
@@ -63,8 +62,7 @@ static void fill(const char *name, bool is_bool, unsigned char *data, size_t siz
     data[i] &= 1;
 }
 
-static void add(struct set *set, const char *name, enum cleat_dtype dtype,
-                const struct shape *shape) {
+static void add(struct set *set, const char *name, enum cleat_dtype dtype, const struct shape *shape) {
   uint64_t elements = 1;
   for (int i = 0; i < shape->ndim; i++)
     elements *= (uint64_t)shape->sizes[i];
@@ -126,8 +124,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   add_all(&set);
-  cleat_status status =
-      save(argv[1], strtoll(argv[2], NULL, 10), strtoull(argv[3], NULL, 10), &set, &err);
+  cleat_status status = save(argv[1], strtoll(argv[2], NULL, 10), strtoull(argv[3], NULL, 10), &set, &err);
   if (status != CLEAT_OK)
     fprintf(stderr, "save_tensors: %s: %s\n", cleat_status_name(status), err.message);
   else

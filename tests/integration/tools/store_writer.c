@@ -19,11 +19,10 @@ static const char *key;
 static const atomic_bool go_on = false;
 static struct cleat_error err;
 
-static cleat_status put(struct cleat__store *store, long number,
-                        enum cleat__put_condition condition, const char *etag) {
+static cleat_status put(struct cleat__store *store, long number, enum cleat__put_condition condition,
+                        const char *etag) {
   char text[24];
-  struct cleat__span span = {.base = text,
-                             .length = (size_t)snprintf(text, sizeof text, "%019ld", number)};
+  struct cleat__span span = {.base = text, .length = (size_t)snprintf(text, sizeof text, "%019ld", number)};
   struct cleat__put_options options = {.condition = condition, .etag = etag};
   options.crc32c = cleat__crc32c(0, text, span.length);
   return cleat__store_put(store, key, cleat__spans(&span, 1), &options, cleat__call(&go_on, &err));

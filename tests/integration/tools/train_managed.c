@@ -44,8 +44,7 @@ struct state {
 };
 
 static int complain(const char *what, const struct cleat_error *err) {
-  fprintf(stderr, "train_managed: %s: %s: %s\n%s\n", what, cleat_status_name(err->status),
-          err->message, err->hint);
+  fprintf(stderr, "train_managed: %s: %s: %s\n%s\n", what, cleat_status_name(err->status), err->message, err->hint);
   return 1;
 }
 
@@ -102,11 +101,10 @@ static const int64_t weights_shape[] = {WEIGHTS};
 #define TENSORS 4
 
 static void describe(struct state *state, struct cleat_tensor tensors[TENSORS]) {
-  const struct cleat_tensor all[TENSORS] = {
-      {"layers.0.weight", CLEAT_DTYPE_U64, 1, weights_shape, state->layer[0]},
-      {"layers.1.weight", CLEAT_DTYPE_U64, 1, weights_shape, state->layer[1]},
-      {"optimizer.moments", CLEAT_DTYPE_U64, 1, weights_shape, state->moments},
-      {"optimizer.position", CLEAT_DTYPE_I64, 0, NULL, &state->position}};
+  const struct cleat_tensor all[TENSORS] = {{"layers.0.weight", CLEAT_DTYPE_U64, 1, weights_shape, state->layer[0]},
+                                            {"layers.1.weight", CLEAT_DTYPE_U64, 1, weights_shape, state->layer[1]},
+                                            {"optimizer.moments", CLEAT_DTYPE_U64, 1, weights_shape, state->moments},
+                                            {"optimizer.position", CLEAT_DTYPE_I64, 0, NULL, &state->position}};
   memcpy(tensors, all, sizeof all);
 }
 
@@ -125,12 +123,10 @@ static int load(struct cleat_manager *manager, struct state *state, int64_t back
                                               tensor->shape,
                                               NULL,
                                               (void *)(uintptr_t)tensor->data,
-                                              tensor->ndim > 0 ? WEIGHTS * sizeof(uint64_t)
-                                                               : sizeof(int64_t)};
+                                              tensor->ndim > 0 ? WEIGHTS * sizeof(uint64_t) : sizeof(int64_t)};
   }
-  cleat_status status = back > 0
-                            ? cleat_manager_rollback(manager, back, requests, TENSORS, NULL, &err)
-                            : cleat_manager_load(manager, requests, TENSORS, NULL, &err);
+  cleat_status status = back > 0 ? cleat_manager_rollback(manager, back, requests, TENSORS, NULL, &err)
+                                 : cleat_manager_load(manager, requests, TENSORS, NULL, &err);
   if (status != CLEAT_OK)
     return complain(back > 0 ? "rollback" : "load", &err);
   (void)cleat_manager_should_load(manager, &step);
@@ -156,8 +152,7 @@ static void update(struct state *state, int64_t step) {
 static uint64_t hash(const struct state *state) {
   uint64_t sum = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < WEIGHTS; i++)
-    sum = (sum ^ state->layer[0][i] ^ (state->layer[1][i] << 1) ^ (state->moments[i] << 2)) *
-          UINT64_C(1099511628211);
+    sum = (sum ^ state->layer[0][i] ^ (state->layer[1][i] << 1) ^ (state->moments[i] << 2)) * UINT64_C(1099511628211);
   return sum;
 }
 
@@ -211,8 +206,7 @@ static void save_again(struct cleat_manager *manager, const struct job *job, str
 }
 
 /* The weights are wrong behind a step, until the run goes back to it. */
-static int spoil(struct cleat_manager *manager, struct job *job, struct state *state,
-                 int64_t *step) {
+static int spoil(struct cleat_manager *manager, struct job *job, struct state *state, int64_t *step) {
   if (job->spoil == 0 || *step <= job->back)
     return 0;
   if (*step < job->spoil) {
@@ -268,8 +262,7 @@ static int train(struct cleat_manager *manager, struct job *job, struct state *s
 }
 
 /* The checkpoint whose files are imitated, or NULL. */
-static int open_like(const char *url, struct cleat_client **client,
-                     struct cleat_checkpoint **like) {
+static int open_like(const char *url, struct cleat_client **client, struct cleat_checkpoint **like) {
   struct cleat_error err;
   if (url == NULL)
     return 0;

@@ -55,8 +55,7 @@ END_TEST
 START_TEST(crc32c_of_over_two_gibibytes) {
   const size_t size = ((size_t)1 << 31) + 5000;
   const size_t step = (size_t)1 << 26;
-  unsigned char *bytes =
-      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  unsigned char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ck_assert(bytes != MAP_FAILED);
   bytes[size - 1] = 1;
   uint32_t crc = 0;
@@ -121,8 +120,7 @@ START_TEST(hmac_vectors) {
   /* RFC 4231, cases 1, 2, 6 */
   char key[131];
   memset(key, 0x0b, 20);
-  assert_hmac(key, 20, "Hi There",
-              "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  assert_hmac(key, 20, "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   assert_hmac("Jefe", 4, "what do ya want for nothing?",
               "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   memset(key, 0xaa, sizeof key);
@@ -138,10 +136,8 @@ START_TEST(digests_fail_cleanly) {
   for (unsigned long n = 1; n <= 4; n++) {
     cleat__fault_arm(n, false);
     ck_assert_int_eq(cleat__sha256("a", 1, digest), n == 1 ? CLEAT_NO_MEMORY : CLEAT_OK);
-    ck_assert_int_eq(cleat__sha256_spans(cleat__spans(NULL, 0), digest),
-                     n == 2 ? CLEAT_NO_MEMORY : CLEAT_OK);
-    ck_assert_int_eq(cleat__hmac_sha256("a", 1, "a", 1, digest),
-                     n == 3 ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(cleat__sha256_spans(cleat__spans(NULL, 0), digest), n == 2 ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(cleat__hmac_sha256("a", 1, "a", 1, digest), n == 3 ? CLEAT_NO_MEMORY : CLEAT_OK);
     ck_assert_int_eq(cleat__random_hex(4, hex), n == 4 ? CLEAT_IO : CLEAT_OK);
     cleat__fault_disarm();
   }
@@ -185,8 +181,8 @@ END_TEST
 
 START_TEST(crc32c_in_base64) {
   static const uint32_t values[] = {0, 1, 0xe3069283, 0xffffffff, 0x80000000};
-  static const char *const bad[] = {"",         "AAAAAA=",   "AAAAAA",   "AAAAAB==", "AAAA A==",
-                                    "AAAAAA=A", "AAAAAA===", "=AAAAA==", "AAAAAAAA"};
+  static const char *const bad[] = {
+      "", "AAAAAA=", "AAAAAA", "AAAAAB==", "AAAA A==", "AAAAAA=A", "AAAAAA===", "=AAAAA==", "AAAAAAAA"};
   char text[9];
   uint32_t back = 7;
   cleat__crc32c_base64(0, text);

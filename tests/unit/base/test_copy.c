@@ -9,8 +9,7 @@
 enum { GUARD = 256, ROOM = GUARD + 12288 + GUARD, UNTOUCHED = 0xa5 };
 
 /* Around what is copied as it is, around cache lines, and around a page. */
-static const size_t sizes[] = {0,    1,    63,   64,   65,   4095, 4096,
-                               4097, 4159, 4160, 4161, 8191, 8192, 12000};
+static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, 4097, 4159, 4160, 4161, 8191, 8192, 12000};
 
 static unsigned char from[ROOM], to[ROOM];
 

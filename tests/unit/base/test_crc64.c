@@ -60,8 +60,7 @@ START_TEST(combining_large_sizes) {
   ck_assert_ptr_nonnull(zeros);
   uint64_t head = cleat__crc64nvme(&crc64, 0, "head", 4);
   uint64_t tail = cleat__crc64nvme(&crc64, 0, zeros, size);
-  ck_assert_uint_eq(cleat__crc64nvme_combine(head, tail, size),
-                    cleat__crc64nvme(&crc64, head, zeros, size));
+  ck_assert_uint_eq(cleat__crc64nvme_combine(head, tail, size), cleat__crc64nvme(&crc64, head, zeros, size));
   ck_assert_uint_eq(cleat__crc64nvme_combine(head, 0, 0), head);
   ck_assert_uint_eq(cleat__crc64nvme_combine(0, tail, size), tail);
   free(zeros);
@@ -85,11 +84,8 @@ START_TEST(in_base64) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("crc64", setup, NULL, 0),
-    TEST(vectors, 1),
-    TEST(it_continues_and_agrees_with_the_definition, 1),
-    TEST(combining_large_sizes, 1),
-    TEST(in_base64, 1),
+    CASE("crc64", setup, NULL, 0),  TEST(vectors, 1),   TEST(it_continues_and_agrees_with_the_definition, 1),
+    TEST(combining_large_sizes, 1), TEST(in_base64, 1),
 };
 
 int main(void) {

@@ -57,10 +57,9 @@ static const struct {
   int os_errno;
   cleat_status status;
 } errno_cases[] = {
-    {ENOSPC, CLEAT_NO_SPACE},  {EDQUOT, CLEAT_NO_SPACE},  {EFBIG, CLEAT_NO_SPACE},
-    {ENOENT, CLEAT_NOT_FOUND}, {EACCES, CLEAT_DENIED},    {EPERM, CLEAT_DENIED},
-    {EROFS, CLEAT_DENIED},     {ENOMEM, CLEAT_NO_MEMORY}, {EEXIST, CLEAT_EXISTS},
-    {EIO, CLEAT_IO},           {ENOTDIR, CLEAT_IO},
+    {ENOSPC, CLEAT_NO_SPACE}, {EDQUOT, CLEAT_NO_SPACE}, {EFBIG, CLEAT_NO_SPACE}, {ENOENT, CLEAT_NOT_FOUND},
+    {EACCES, CLEAT_DENIED},   {EPERM, CLEAT_DENIED},    {EROFS, CLEAT_DENIED},   {ENOMEM, CLEAT_NO_MEMORY},
+    {EEXIST, CLEAT_EXISTS},   {EIO, CLEAT_IO},          {ENOTDIR, CLEAT_IO},
 };
 
 START_TEST(errno_gives_the_status) {
@@ -90,10 +89,9 @@ START_TEST(no_memory_names_what) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("error", NULL, NULL, 0),         TEST(set_replaces_everything, 1),
-    TEST(set_may_use_the_old_message, 1), TEST(long_messages_are_cut, 1),
-    TEST(messages_are_one_line, 1),       TEST(errno_gives_the_status, 1),
-    TEST(context_goes_in_front, 1),       TEST(no_memory_names_what, 1),
+    CASE("error", NULL, NULL, 0),   TEST(set_replaces_everything, 1), TEST(set_may_use_the_old_message, 1),
+    TEST(long_messages_are_cut, 1), TEST(messages_are_one_line, 1),   TEST(errno_gives_the_status, 1),
+    TEST(context_goes_in_front, 1), TEST(no_memory_names_what, 1),
 };
 
 int main(void) {

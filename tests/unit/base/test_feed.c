@@ -15,8 +15,7 @@ static struct cleat_error err;
 static unsigned char bytes[BYTES];
 static uint64_t fails_at; /* the read that reaches this byte fails */
 
-static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size,
-                               struct cleat_error *error) {
+static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *error) {
   (void)ctx;
   if (offset + size > fails_at)
     return cleat__error_set(error, CLEAT_CHANGED, "it became shorter");

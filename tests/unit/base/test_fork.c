@@ -82,8 +82,7 @@ START_TEST(table_is_the_headers) {
   for (const char *at = strstr(text, "CLEAT_API"); at != NULL; at = strstr(at + 1, "CLEAT_API")) {
     char name[100];
     declared_name(at, name, sizeof name);
-    ck_assert_msg(is_in_table(name),
-                  "%s of api/cleat is not in the table: what does it do in a child?", name);
+    ck_assert_msg(is_in_table(name), "%s of api/cleat is not in the table: what does it do in a child?", name);
     found++;
   }
   ck_assert_uint_eq(found, CALLS);
@@ -125,8 +124,7 @@ static void run_child(size_t first, size_t last, void (*leave)(int)) {
   int status = 0;
   ck_assert_int_eq(waitpid(child, &status, 0), child);
   ck_assert_msg(!WIFSIGNALED(status), "%s: signal %d", report->at, WTERMSIG(status));
-  ck_assert_msg(WEXITSTATUS(status) == 0, "%s: exit status %d %s", report->at, WEXITSTATUS(status),
-                report->failure);
+  ck_assert_msg(WEXITSTATUS(status) == 0, "%s: exit status %d %s", report->at, WEXITSTATUS(status), report->failure);
 }
 
 static void make_what_is_read(void) {
@@ -211,8 +209,7 @@ static void *keep_busy(void *arg) {
     struct cleat_save *one = NULL;
     struct cleat_progress progress;
     again.step = atomic_fetch_add(&busy_step, 1);
-    if (cleat_save_async(busy, &again, &one, &failure) != CLEAT_OK ||
-        cleat_save_wait_staged(one, &failure) != CLEAT_OK)
+    if (cleat_save_async(busy, &again, &one, &failure) != CLEAT_OK || cleat_save_wait_staged(one, &failure) != CLEAT_OK)
       return strdup(failure.message);
     cleat_save_progress(one, &progress);
     if (cleat_save_wait(one, &failure) != CLEAT_OK)
@@ -327,8 +324,7 @@ START_TEST(children_are_no_twins) {
       char url[300];
       snprintf(url, sizeof url, "file://%s/%d", scratch_path("twins"), i);
       limit_child();
-      if (cleat_client_open(url, &options, &own, &err) != CLEAT_OK ||
-          cleat_save(own, &request, &err) != CLEAT_OK ||
+      if (cleat_client_open(url, &options, &own, &err) != CLEAT_OK || cleat_save(own, &request, &err) != CLEAT_OK ||
           cleat_checkpoint_open(own, 2, &opened, &err) != CLEAT_OK)
         _exit(1);
       snprintf(names + (size_t)i * 64, 64, "%s", cleat_checkpoint_info(opened)->attempt);

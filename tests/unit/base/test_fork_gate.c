@@ -45,8 +45,7 @@ static void *hold(void *arg) {
   wait_ms(100); /* the fork that comes now would find it inside, if it did not wait */
   atomic_store(&inside, false);
   cleat__fork_release();
-  pthread_barrier_wait(
-      &meet); /* a thread that has ended and is not joined would be a leak of the child */
+  pthread_barrier_wait(&meet); /* a thread that has ended and is not joined would be a leak of the child */
   return NULL;
 }
 

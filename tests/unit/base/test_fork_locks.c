@@ -51,8 +51,7 @@ static void begin_upload(void) {
   snprintf(shared->upload.key, sizeof shared->upload.key, "folder/object");
   shared->upload.size = SIZE;
   shared->upload.part_bytes = SIZE;
-  if (cleat__store_multipart_create(store, &shared->upload, NULL,
-                                    cleat__call(&scratch_go_on, &err)) != CLEAT_OK)
+  if (cleat__store_multipart_create(store, &shared->upload, NULL, cleat__call(&scratch_go_on, &err)) != CLEAT_OK)
     _exit(1);
 }
 
@@ -118,8 +117,7 @@ static void kill_child(const struct family *family) {
 static bool is_held(void) {
   bool held = false;
   uint64_t size = 0;
-  ck_ok(cleat__store_multipart_held(store, shared->upload.key, shared->upload.id, &held, &size,
-                                    &err));
+  ck_ok(cleat__store_multipart_held(store, shared->upload.key, shared->upload.id, &held, &size, &err));
   ck_assert_uint_eq(size, SIZE);
   return held;
 }
@@ -127,8 +125,7 @@ static bool is_held(void) {
 START_TEST(a_child_does_not_keep_an_upload_alive) {
   struct family family = start_family(begin_upload);
   ck_assert(is_held()); /* the child has closed its descriptor, and the parent's lock stands */
-  ck_fails(CLEAT_LOST,
-           cleat__store_multipart_adopt(store, &shared->upload, cleat__call(&scratch_go_on, &err)));
+  ck_fails(CLEAT_LOST, cleat__store_multipart_adopt(store, &shared->upload, cleat__call(&scratch_go_on, &err)));
   kill_parent(&family);
   ck_assert(!is_held());
   ck_ok(cleat__store_multipart_adopt(store, &shared->upload, cleat__call(&scratch_go_on, &err)));

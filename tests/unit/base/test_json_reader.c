@@ -39,8 +39,7 @@ START_TEST(test_valid) {
                                           "\"gr\xC3\xBC\xC3\x9F\"",
                                           "\"\x7F\""};
   for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++)
-    ck_assert_msg(pass(documents[i], strlen(documents[i]), 8) == CLEAT_OK, "%s: %s", documents[i],
-                  err.message);
+    ck_assert_msg(pass(documents[i], strlen(documents[i]), 8) == CLEAT_OK, "%s: %s", documents[i], err.message);
 }
 END_TEST
 
@@ -102,8 +101,7 @@ START_TEST(test_invalid) {
                                           "\"\\u\"",
                                           "\"\\"};
   for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
-    ck_assert_msg(pass(documents[i], strlen(documents[i]), 8) == CLEAT_FORMAT, "%s accepted",
-                  documents[i]);
+    ck_assert_msg(pass(documents[i], strlen(documents[i]), 8) == CLEAT_FORMAT, "%s accepted", documents[i]);
     ck_assert_msg(strncmp(err.message, "doc: ", 5) == 0, "%s", err.message);
     for (const char *at = err.message; *at != '\0'; at++)
       ck_assert_int_ge((unsigned char)*at, 0x20);
@@ -127,8 +125,7 @@ END_TEST
 
 /* Every prefix of a document that ends in a bracket is none. */
 START_TEST(test_truncated) {
-  static const char text[] =
-      "{\"a\\u00fc\":[1.5e-3,\"x\\ud83d\\ude00y\",{\"b\":[true,null]}],\"c\":-0}";
+  static const char text[] = "{\"a\\u00fc\":[1.5e-3,\"x\\ud83d\\ude00y\",{\"b\":[true,null]}],\"c\":-0}";
   ck_assert_int_eq(pass(text, sizeof text - 1, 8), CLEAT_OK);
   for (size_t size = 0; size < sizeof text - 1; size++) {
     /* In new memory, so that a sanitizer sees a read behind the end. */
@@ -210,8 +207,7 @@ START_TEST(test_integers) {
 END_TEST
 
 START_TEST(test_strings) {
-  static const char text[] =
-      "{\"k\\u0041y\":\"p\\u00e9\\ud83d\\ude00\\n\\/\",\"plain\":\"as it is\"}";
+  static const char text[] = "{\"k\\u0041y\":\"p\\u00e9\\ud83d\\ude00\\n\\/\",\"plain\":\"as it is\"}";
   struct cleat__json_reader reader;
   struct cleat__json_text key = {NULL, 0};
   struct cleat__json_text value = {NULL, 0};
@@ -294,9 +290,8 @@ START_TEST(test_failure_is_kept) {
 END_TEST
 
 START_TEST(test_copy) {
-  static const char text[] =
-      " { \"a\" : [ 1.0 , 1e2 , \"x \\u0041 y\" ] , \"e\" : { } , \"f\" : [ ] , "
-      "\"g\" : null } ";
+  static const char text[] = " { \"a\" : [ 1.0 , 1e2 , \"x \\u0041 y\" ] , \"e\" : { } , \"f\" : [ ] , "
+                             "\"g\" : null } ";
   struct cleat__json_reader reader;
   struct cleat__json_writer writer;
   struct cleat__buffer out;
@@ -306,8 +301,7 @@ START_TEST(test_copy) {
   ck_assert(cleat__json_value(&reader, &writer));
   ck_assert(cleat__json_end(&reader));
   ck_assert_int_eq(cleat__json_writer_end(&writer, "doc", &err), CLEAT_OK);
-  ck_assert_str_eq(cleat__buffer_text(&out),
-                   "{\"a\":[1.0,1e2,\"x \\u0041 y\"],\"e\":{},\"f\":[],\"g\":null}");
+  ck_assert_str_eq(cleat__buffer_text(&out), "{\"a\":[1.0,1e2,\"x \\u0041 y\"],\"e\":{},\"f\":[],\"g\":null}");
   cleat__json_reader_clear(&reader);
   cleat__buffer_clear(&out);
 }
@@ -326,9 +320,8 @@ START_TEST(test_writer) {
   cleat__json_put_big(&writer, UINT64_C(1) << 53);
   cleat__json_put_big(&writer, (UINT64_C(1) << 53) + 1);
   ck_assert_int_eq(cleat__json_writer_end(&writer, "doc", &err), CLEAT_OK);
-  ck_assert_str_eq(cleat__buffer_text(&out),
-                   "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u0000z\x7F\xC3\xBC\""
-                   "18446744073709551615,0,9007199254740992\"9007199254740993\"");
+  ck_assert_str_eq(cleat__buffer_text(&out), "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u0000z\x7F\xC3\xBC\""
+                                             "18446744073709551615,0,9007199254740992\"9007199254740993\"");
   cleat__buffer_clear(&out);
 }
 END_TEST
@@ -342,9 +335,8 @@ START_TEST(test_writer_of_fields) {
   cleat__json_put_uint_field(&writer, ",\"digits\": ", UINT64_MAX);
   cleat__json_put_big_field(&writer, ",\"big\":", UINT64_MAX);
   ck_assert_int_eq(cleat__json_writer_end(&writer, "doc", &err), CLEAT_OK);
-  ck_assert_str_eq(cleat__buffer_text(&out),
-                   "{\"text\":\"\\\"quoted\\\"\",\"digits\": 18446744073709551615"
-                   ",\"big\":\"18446744073709551615\"");
+  ck_assert_str_eq(cleat__buffer_text(&out), "{\"text\":\"\\\"quoted\\\"\",\"digits\": 18446744073709551615"
+                                             ",\"big\":\"18446744073709551615\"");
   cleat__buffer_clear(&out);
 }
 END_TEST

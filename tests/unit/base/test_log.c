@@ -72,8 +72,7 @@ static const char *const secrets[] = {
 START_TEST(no_secret_gets_through) {
   for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++) {
     cleat__log(&log_, CLEAT_LOG_DEBUG, "%s", secrets[i]);
-    ck_assert_msg(strstr(line, "hush") == NULL && strstr(line, "Hush99") == NULL, "%s -> %s",
-                  secrets[i], line);
+    ck_assert_msg(strstr(line, "hush") == NULL && strstr(line, "Hush99") == NULL, "%s -> %s", secrets[i], line);
     ck_assert_ptr_nonnull(strstr(line, "[redacted]"));
   }
 }

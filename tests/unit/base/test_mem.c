@@ -75,8 +75,8 @@ END_TEST
 
 /* One call of each function that takes memory; returns how many failed. */
 static unsigned allocate_all(void) {
-  void *blocks[] = {cleat__alloc(1), cleat__calloc(1, 1), cleat__realloc_array(NULL, 1, 1),
-                    cleat__strdup("a"), cleat__strprintf("b")};
+  void *blocks[] = {cleat__alloc(1), cleat__calloc(1, 1), cleat__realloc_array(NULL, 1, 1), cleat__strdup("a"),
+                    cleat__strprintf("b")};
   unsigned failed = 0;
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
     failed += blocks[i] == NULL;

@@ -165,8 +165,7 @@ static void (*const wrong[])(struct cleat__pool *) = {
 
 START_TEST(wrong_use_aborts) {
   int status = end_of(wrong[_i]);
-  ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "case %d ended with %#x", _i,
-                (unsigned)status);
+  ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "case %d ended with %#x", _i, (unsigned)status);
 }
 END_TEST
 

@@ -12,15 +12,13 @@ static char b[] = "defgh";
 static char last_one[] = "i";
 
 /* With empty spans at the start, in the middle and at the end. */
-static const struct cleat__span spans[] = {{NULL, 0}, {a, 3},        {b, 5},
-                                           {b, 0},    {last_one, 1}, {NULL, 0}};
+static const struct cleat__span spans[] = {{NULL, 0}, {a, 3}, {b, 5}, {b, 0}, {last_one, 1}, {NULL, 0}};
 #define SPANS (sizeof spans / sizeof spans[0])
 
 START_TEST(length_and_checksum) {
   ck_assert_uint_eq(cleat__spans_length(cleat__spans(spans, SPANS)), 9);
   ck_assert_uint_eq(cleat__spans_length(cleat__spans(NULL, 0)), 0);
-  ck_assert_uint_eq(cleat__spans_crc32c(cleat__spans(spans, SPANS)),
-                    cleat__crc32c(0, "abcdefghi", 9));
+  ck_assert_uint_eq(cleat__spans_crc32c(cleat__spans(spans, SPANS)), cleat__crc32c(0, "abcdefghi", 9));
   ck_assert_uint_eq(cleat__spans_crc32c(cleat__spans(NULL, 0)), 0);
 }
 END_TEST
@@ -75,9 +73,8 @@ START_TEST(write_stops_at_the_end) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("span", NULL, NULL, 0),         TEST(length_and_checksum, 1),
-    TEST(reads_in_steps_of_any_size, 1), TEST(writes_and_drops, 1),
-    TEST(write_stops_at_the_end, 1),
+    CASE("span", NULL, NULL, 0), TEST(length_and_checksum, 1),    TEST(reads_in_steps_of_any_size, 1),
+    TEST(writes_and_drops, 1),   TEST(write_stops_at_the_end, 1),
 };
 
 int main(void) {

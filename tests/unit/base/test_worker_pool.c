@@ -245,8 +245,7 @@ static void finish_timed(struct cleat__job *base, struct cleat__task *task) {
   ((struct timed_job *)base)->finished = true;
 }
 
-static const struct cleat__job_ops timed_ops = {
-    .take = take_timed, .process = process_timed, .finish = finish_timed};
+static const struct cleat__job_ops timed_ops = {.take = take_timed, .process = process_timed, .finish = finish_timed};
 
 static void wait_timed(struct cleat__pool *pool, struct timed_job *job) {
   cleat__pool_lock(pool);
@@ -324,18 +323,10 @@ START_TEST(the_callers_signal_mask_stays) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("worker_pool", NULL, NULL, 60),
-    TEST(every_task_runs_once, 1),
-    TEST(all_threads_work, 1),
-    TEST(work_that_comes_later, 1),
-    TEST(older_jobs_go_first, 1),
-    TEST(a_removed_job_is_not_asked, 1),
-    TEST(a_wake_reaches_waiters, 1),
-    TEST(starts_and_ends_idle, 1),
-    TEST(fails_cleanly, 1),
-    TEST(the_callers_signal_mask_stays, 1),
-    TEST(a_task_at_its_hour, 1),
-    TEST(an_hour_that_comes_earlier, 1),
+    CASE("worker_pool", NULL, NULL, 60),    TEST(every_task_runs_once, 1), TEST(all_threads_work, 1),
+    TEST(work_that_comes_later, 1),         TEST(older_jobs_go_first, 1),  TEST(a_removed_job_is_not_asked, 1),
+    TEST(a_wake_reaches_waiters, 1),        TEST(starts_and_ends_idle, 1), TEST(fails_cleanly, 1),
+    TEST(the_callers_signal_mask_stays, 1), TEST(a_task_at_its_hour, 1),   TEST(an_hour_that_comes_earlier, 1),
 };
 
 int main(void) {

@@ -37,8 +37,8 @@ static int resident_pages(bool resident) {
   struct cleat__staging *staging = NULL;
   void *buffers[4];
   unsigned char in_memory[4] = {0};
-  ck_ok(cleat__staging_new(cleat__device_host(), sizeof buffers / sizeof buffers[0] * 4096, 4096,
-                           resident, &staging, &err));
+  ck_ok(cleat__staging_new(cleat__device_host(), sizeof buffers / sizeof buffers[0] * 4096, 4096, resident, &staging,
+                           &err));
   ck_assert(cleat__staging_take_locked(staging, 4, buffers));
   ck_assert_int_eq(mincore(buffers[0], sizeof in_memory * 4096, in_memory), 0);
   cleat__staging_give_locked(staging, 4, buffers);
@@ -196,8 +196,7 @@ START_TEST(the_host_copies_rows) {
   for (int i = 0; i < 50; i++)
     from[i] = (char)i;
   memset(to, 99, sizeof to);
-  struct cleat__copy rows = {
-      .to = to, .from = from + 2, .row_bytes = 2, .rows = 5, .to_pitch = 3, .from_pitch = 10};
+  struct cleat__copy rows = {.to = to, .from = from + 2, .row_bytes = 2, .rows = 5, .to_pitch = 3, .from_pitch = 10};
   ck_ok(queue->device->ops->submit(queue, &rows, 1, &err));
   for (int i = 0; i < 15; i++)
     ck_assert_int_eq(to[i], i % 3 == 2 ? 99 : i / 3 * 10 + 2 + i % 3);

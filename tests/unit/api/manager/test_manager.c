@@ -104,10 +104,8 @@ START_TEST(final_step_is_saved_once_never_twice) {
     bool known;
     unsigned saves;
     const char *there;
-  } cases[] = {{30, true, 3, "10 20 30"},
-               {30, false, 3, "10 20 30"},
-               {25, true, 3, "10 20 25"},
-               {25, false, 2, "10 20 25"}};
+  } cases[] = {
+      {30, true, 3, "10 20 30"}, {30, false, 3, "10 20 30"}, {25, true, 3, "10 20 25"}, {25, false, 2, "10 20 25"}};
   int64_t last = cases[_i].last;
   options.final_step = cases[_i].known ? last : 0;
   manager_open();
@@ -216,8 +214,7 @@ END_TEST
 /* ---- Failures --------------------------------------------------------------------------------- */
 
 /* Refuses the puts of some steps for good. */
-static cleat_status refuse_put(void *user, const char *op, const char *key, bool done,
-                               struct cleat__call call) {
+static cleat_status refuse_put(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   const char *const *steps = user;
   for (; !done && strcmp(op, "put") == 0 && *steps != NULL; steps++)
     if (strstr(key, *steps) != NULL)
@@ -264,8 +261,7 @@ START_TEST(finalize_reports_the_first_of_several_failures) {
   bool reported = status != CLEAT_OK;
   ck_assert_int_eq(status, reported ? CLEAT_DENIED : CLEAT_OK);
   ck_fails(cleat_manager_finalize(manager, 1, 1, &err), CLEAT_DENIED);
-  const char *expected =
-      reported ? "step 20 was not saved" : "the first of 2 failed saves: step 10";
+  const char *expected = reported ? "step 20 was not saved" : "the first of 2 failed saves: step 10";
   ck_assert_msg(strncmp(err.message, expected, strlen(expected)) == 0, "%s", err.message);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
 }
@@ -388,16 +384,14 @@ static void save_latest_again(enum cleat_if_exists if_exists, int is_final) {
   if (status == CLEAT_OK && is_final == 0)
     ck_assert_int_eq(outcome, CLEAT_OUTCOME_PENDING);
   else if (status == CLEAT_OK)
-    ck_assert_int_eq(outcome, if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OUTCOME_SKIPPED
-                                                                : CLEAT_OUTCOME_COMMITTED);
+    ck_assert_int_eq(outcome, if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OUTCOME_SKIPPED : CLEAT_OUTCOME_COMMITTED);
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   if (if_exists != CLEAT_IF_EXISTS_REPLACE)
     kit_fill(weights, WEIGHT_BYTES, 1); /* the old ones are still there */
   kit_expect(client, 10, &model, false);
   ck_assert_str_eq(kit_listed(client), "10");
   if (if_exists != CLEAT_IF_EXISTS_REPLACE)
-    ck_assert_uint_le(progress().committed,
-                      committed + 1); /* that of the first, if it was under way */
+    ck_assert_uint_le(progress().committed, committed + 1); /* that of the first, if it was under way */
 }
 
 START_TEST(the_latest_step_again) {
@@ -541,8 +535,8 @@ START_TEST(out_of_memory) {
       ck_assert(is_committed(20));
     } else {
       /* INTERNAL: no random bytes; IO: no thread. */
-      ck_assert_msg(status == CLEAT_NO_MEMORY || status == CLEAT_IO || status == CLEAT_INTERNAL,
-                    "n = %lu: %d %s", n, (int)status, err.message);
+      ck_assert_msg(status == CLEAT_NO_MEMORY || status == CLEAT_IO || status == CLEAT_INTERNAL, "n = %lu: %d %s", n,
+                    (int)status, err.message);
       ck_assert(strchr(err.message, '\n') == NULL);
     }
     kit_close_idle(client);

@@ -37,8 +37,8 @@ static void hear(void *user, enum cleat_log_level level, const char *line) {
   pthread_mutex_unlock(&seen.lock);
 }
 
-static cleat_status prune(void *user, struct cleat_client *of,
-                          const struct cleat_prune_options *what, struct cleat_error *error) {
+static cleat_status prune(void *user, struct cleat_client *of, const struct cleat_prune_options *what,
+                          struct cleat_error *error) {
   pthread_mutex_lock(&seen.lock);
   seen.prunes++;
   seen.keep = what->keep_last;
@@ -56,8 +56,8 @@ static cleat_status prune(void *user, struct cleat_client *of,
 }
 
 /* The synchronous save. */
-static cleat_status save(void *user, struct cleat_client *of,
-                         const struct cleat_save_request *request, struct cleat_error *error) {
+static cleat_status save(void *user, struct cleat_client *of, const struct cleat_save_request *request,
+                         struct cleat_error *error) {
   pthread_mutex_lock(&seen.lock);
   seen.overlaps = seen.runs;
   pthread_mutex_unlock(&seen.lock);
@@ -141,8 +141,7 @@ START_TEST(keep_last_unlimited_none_one_or_n) {
 }
 END_TEST
 
-static void rank_one_of_two(void *user, const struct cleat_client *of, unsigned *rank,
-                            unsigned *world_size) {
+static void rank_one_of_two(void *user, const struct cleat_client *of, unsigned *rank, unsigned *world_size) {
   (void)user, (void)of;
   *rank = 1;
   *world_size = 2;
@@ -161,8 +160,7 @@ START_TEST(deletion_by_rank_0_alone) {
 END_TEST
 
 /* `user`: the folder of the step of which no object is taken. */
-static cleat_status refuse_step(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status refuse_step(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   if (done || strcmp(op, "put") != 0 || strstr(key, user) == NULL)
     return CLEAT_OK;
   return cleat__error_set(call.err, CLEAT_DENIED, "no entry for %s", key);
@@ -335,8 +333,7 @@ END_TEST
 /* Places, files and shards of the request go along with the tensors that stay. */
 START_TEST(places_files_and_shards_follow_their_tensors) {
   static const char *const without[] = {"layer.0*", "optimizer.m", NULL};
-  static const char *const files[] = {"a.safetensors", "b.safetensors", "c.safetensors",
-                                      "d.safetensors"};
+  static const char *const files[] = {"a.safetensors", "b.safetensors", "c.safetensors", "d.safetensors"};
   /* CUDA memory, where there is no device: only if it stays is it refused. */
   struct cleat_place places[4] = {{CLEAT_DEVICE_CUDA, NULL}, {0}, {CLEAT_DEVICE_CUDA, NULL}, {0}};
   /* As if the tensors were of several ranks, where those that go are pieces: only if they stay is it refused. */
@@ -361,8 +358,7 @@ END_TEST
 static struct cleat_client *input_client;
 
 static struct cleat_checkpoint *save_input(void) {
-  static const char *const files[] = {"model-00002-of-00002.safetensors",
-                                      "model-00001-of-00002.safetensors"};
+  static const char *const files[] = {"model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors"};
   struct cleat_save_request request = kit_request(&model, 1);
   request.tensor_count = 2;
   request.tensor_files = files;
@@ -429,8 +425,7 @@ START_TEST(a_final_checkpoint_with_other_keys_than_the_input_is_refused) {
 }
 END_TEST
 
-static void rank_three_of_four(void *user, const struct cleat_client *of, unsigned *rank,
-                               unsigned *world_size) {
+static void rank_three_of_four(void *user, const struct cleat_client *of, unsigned *rank, unsigned *world_size) {
   (void)user, (void)of;
   *rank = 3;
   *world_size = 4;
@@ -476,8 +471,7 @@ START_TEST(out_of_memory_for_the_contents) {
     manager = NULL;
     if (calls < n)
       break;
-    ck_assert_msg(status == CLEAT_OK || status == CLEAT_NO_MEMORY || status == CLEAT_IO ||
-                      status == CLEAT_INTERNAL,
+    ck_assert_msg(status == CLEAT_OK || status == CLEAT_NO_MEMORY || status == CLEAT_IO || status == CLEAT_INTERNAL,
                   "n = %lu: %d %s", n, (int)status, err.message);
   }
   free_input(input);

@@ -15,8 +15,7 @@ static struct cleat_error err;
 static struct cleat_manager_store_ops table;
 static unsigned lookups; /* calls of `latest` */
 
-static cleat_status count_latest(void *user, struct cleat_client *of, int64_t *step,
-                                 struct cleat_error *error) {
+static cleat_status count_latest(void *user, struct cleat_client *of, int64_t *step, struct cleat_error *error) {
   lookups++;
   return cleat_manager_store_default()->latest(user, of, step, error);
 }
@@ -62,9 +61,8 @@ static char loaded_bias[1000];
 static cleat_status load(void) {
   static const int64_t shapes[] = {3 * KIT_PART, 1000};
   /* Not in the order of the save. */
-  const struct cleat_load_request requests[] = {
-      {"bias", CLEAT_DTYPE_U8, 1, &shapes[1], NULL, loaded_bias, 1000},
-      {"weight", CLEAT_DTYPE_U8, 1, &shapes[0], NULL, loaded, 3 * KIT_PART}};
+  const struct cleat_load_request requests[] = {{"bias", CLEAT_DTYPE_U8, 1, &shapes[1], NULL, loaded_bias, 1000},
+                                                {"weight", CLEAT_DTYPE_U8, 1, &shapes[0], NULL, loaded, 3 * KIT_PART}};
   return cleat_manager_load(manager, requests, 2, NULL, &err);
 }
 
@@ -160,16 +158,14 @@ START_TEST(a_step_of_choice_is_loaded) {
 END_TEST
 
 /* A store that does not answer must not make a job begin from scratch. */
-static cleat_status no_answer(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status no_answer(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)key, (void)done, (void)call;
-  return strcmp(op, "list") == 0 ? cleat__error_set(call.err, CLEAT_NETWORK, "no answer")
-                                 : CLEAT_OK;
+  return strcmp(op, "list") == 0 ? cleat__error_set(call.err, CLEAT_NETWORK, "no answer") : CLEAT_OK;
 }
 
 START_TEST(a_store_that_does_not_answer_is_an_error) {
-  static const enum cleat_manager_load_mode modes[] = {
-      CLEAT_MANAGER_LOAD_AUTO, CLEAT_MANAGER_LOAD_NEVER, CLEAT_MANAGER_LOAD_FORCE};
+  static const enum cleat_manager_load_mode modes[] = {CLEAT_MANAGER_LOAD_AUTO, CLEAT_MANAGER_LOAD_NEVER,
+                                                       CLEAT_MANAGER_LOAD_FORCE};
   save_earlier(10, 10);
   memory_bucket_hook(bucket, no_answer, NULL);
   options.load = modes[_i];
@@ -221,8 +217,7 @@ START_TEST(when_all_are_damaged_the_first_damage_is_told) {
 }
 END_TEST
 
-static void rank_one_of_two(void *user, const struct cleat_client *of, unsigned *rank,
-                            unsigned *world_size) {
+static void rank_one_of_two(void *user, const struct cleat_client *of, unsigned *rank, unsigned *world_size) {
   (void)user, (void)of;
   *rank = 1;
   *world_size = 2;
@@ -253,10 +248,9 @@ END_TEST
 START_TEST(missing_and_unexpected_names_are_reported_together) {
   static const int64_t size = 1000;
   char data[1000];
-  const struct cleat_load_request requests[] = {
-      {"bias", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000},
-      {"scale", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000},
-      {"shift", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000}};
+  const struct cleat_load_request requests[] = {{"bias", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000},
+                                                {"scale", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000},
+                                                {"shift", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000}};
   save_earlier(10, 10);
   manager_open();
   ck_fails(cleat_manager_load(manager, requests, 3, NULL, &err), CLEAT_MISMATCH);
@@ -287,8 +281,7 @@ START_TEST(metric_learning_rate_and_data_position_travel_in_the_metadata) {
   manager_open();
   ck_assert(cleat_manager_value(manager, "best_metric")->number == 0.1);
   ck_assert(cleat_manager_value(manager, "learning_rate")->number == 3e-4);
-  ck_assert_int_eq(cleat_manager_value(manager, "data_position")->integer,
-                   INT64_C(9007199254740993));
+  ck_assert_int_eq(cleat_manager_value(manager, "data_position")->integer, INT64_C(9007199254740993));
   ck_assert_str_eq(cleat_manager_value(manager, "data_file")->text, "größe \"7\".bin");
   ck_assert_int_eq(cleat_manager_value(manager, "epoch")->integer, 3);
   ck_assert_ptr_null(cleat_manager_value(manager, "run"));
@@ -299,8 +292,7 @@ END_TEST
 
 /* ---- Shape ------------------------------------------------------------------------------------ */
 
-static size_t other_shape(void *user, const struct cleat_checkpoint *checkpoint, char *text,
-                          size_t size) {
+static size_t other_shape(void *user, const struct cleat_checkpoint *checkpoint, char *text, size_t size) {
   (void)user, (void)checkpoint;
   return (size_t)snprintf(text, size, "ranks 16, then 8; tp 4, then 2");
 }
@@ -311,9 +303,8 @@ START_TEST(the_parallel_shape_is_checked_on_resume) {
   options.strict_topology = 1;
   manager_open();
   ck_fails(load(), CLEAT_MISMATCH);
-  ck_assert_ptr_nonnull(strstr(err.message,
-                               "step 10 was saved by a job of another shape: ranks 16, "
-                               "then 8; tp 4, then 2"));
+  ck_assert_ptr_nonnull(strstr(err.message, "step 10 was saved by a job of another shape: ranks 16, "
+                                            "then 8; tp 4, then 2"));
   ck_assert_ptr_nonnull(strstr(err.hint, "strict_topology"));
   start_again();
   options.strict_topology = 0;
@@ -362,8 +353,7 @@ START_TEST(find_latest_while_a_save_is_under_way) {
 END_TEST
 
 /* The store's answer, which a commit overtakes. */
-static cleat_status overtaken_latest(void *user, struct cleat_client *of, int64_t *step,
-                                     struct cleat_error *error) {
+static cleat_status overtaken_latest(void *user, struct cleat_client *of, int64_t *step, struct cleat_error *error) {
   struct cleat_manager_progress now;
   cleat_status status = cleat_manager_store_default()->latest(user, of, step, error);
   memory_release(bucket);
@@ -465,8 +455,8 @@ START_TEST(out_of_memory) {
     if (!manager_fails_at(n, resume_run, &err))
       break;
     cleat_status status = err.status;
-    ck_assert_msg(status == CLEAT_OK || status == CLEAT_NO_MEMORY || status == CLEAT_IO,
-                  "n = %lu: %d %s", n, (int)status, err.message);
+    ck_assert_msg(status == CLEAT_OK || status == CLEAT_NO_MEMORY || status == CLEAT_IO, "n = %lu: %d %s", n,
+                  (int)status, err.message);
   }
 }
 END_TEST

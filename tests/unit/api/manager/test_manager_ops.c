@@ -39,16 +39,14 @@ struct fake {
 static struct fake fake;
 static struct cleat_client *const client = (struct cleat_client *)&fake;
 
-static void fake_ranks(void *user, const struct cleat_client *of, unsigned *rank,
-                       unsigned *world_size) {
+static void fake_ranks(void *user, const struct cleat_client *of, unsigned *rank, unsigned *world_size) {
   ck_assert_ptr_eq(user, &fake);
   ck_assert_ptr_eq(of, client);
   *rank = 0;
   *world_size = 1;
 }
 
-static cleat_status fake_resume(void *user, struct cleat_client *of,
-                                const struct cleat_resume_options *how,
+static cleat_status fake_resume(void *user, struct cleat_client *of, const struct cleat_resume_options *how,
                                 struct cleat_checkpoint **checkpoint, struct cleat_error *error) {
   (void)error;
   ck_assert_ptr_eq(user, &fake);
@@ -58,27 +56,25 @@ static cleat_status fake_resume(void *user, struct cleat_client *of,
   return CLEAT_OK;
 }
 
-static cleat_status fake_latest(void *user, struct cleat_client *of, int64_t *step,
-                                struct cleat_error *error) {
+static cleat_status fake_latest(void *user, struct cleat_client *of, int64_t *step, struct cleat_error *error) {
   (void)error, (void)of;
   *step = ((struct fake *)user)->latest;
   return CLEAT_OK;
 }
 
-static cleat_status fake_step_before(void *user, struct cleat_client *of, int64_t step,
-                                     int64_t *before, struct cleat_error *error) {
+static cleat_status fake_step_before(void *user, struct cleat_client *of, int64_t step, int64_t *before,
+                                     struct cleat_error *error) {
   (void)user, (void)of, (void)step, (void)before;
   return cleat__error_set(error, CLEAT_NOT_FOUND, "nothing");
 }
 
-static cleat_status fake_open(void *user, struct cleat_client *of, int64_t step,
-                              struct cleat_checkpoint **checkpoint, struct cleat_error *error) {
+static cleat_status fake_open(void *user, struct cleat_client *of, int64_t step, struct cleat_checkpoint **checkpoint,
+                              struct cleat_error *error) {
   (void)user, (void)of, (void)step, (void)checkpoint;
   return cleat__error_set(error, CLEAT_NOT_FOUND, "nothing");
 }
 
-static const struct cleat_checkpoint_info *fake_info(void *user,
-                                                     const struct cleat_checkpoint *of) {
+static const struct cleat_checkpoint_info *fake_info(void *user, const struct cleat_checkpoint *of) {
   static const struct cleat_checkpoint_info info = {.step = 5, .metadata = "{\"lr\": 0.25}"};
   ck_assert_ptr_eq((const void *)of, user);
   return &info;
@@ -95,27 +91,24 @@ static void fake_checkpoint_free(void *user, struct cleat_checkpoint *of) {
   atomic_fetch_add(&((struct fake *)user)->frees, 1);
 }
 
-static cleat_status fake_load(void *user, struct cleat_checkpoint *of,
-                              const struct cleat_load_request *requests, size_t count,
-                              const struct cleat_load_options *how, struct cleat_error *error) {
+static cleat_status fake_load(void *user, struct cleat_checkpoint *of, const struct cleat_load_request *requests,
+                              size_t count, const struct cleat_load_options *how, struct cleat_error *error) {
   (void)user, (void)of, (void)requests, (void)count, (void)how, (void)error;
   return CLEAT_OK;
 }
 
-static cleat_status fake_save(void *user, struct cleat_client *of,
-                              const struct cleat_save_request *request, struct cleat_error *error) {
+static cleat_status fake_save(void *user, struct cleat_client *of, const struct cleat_save_request *request,
+                              struct cleat_error *error) {
   (void)of, (void)request, (void)error;
   atomic_fetch_add(&((struct fake *)user)->saves, 1);
   return CLEAT_OK;
 }
 
-static cleat_status fake_save_async(void *user, struct cleat_client *of,
-                                    const struct cleat_save_request *request,
+static cleat_status fake_save_async(void *user, struct cleat_client *of, const struct cleat_save_request *request,
                                     struct cleat_save **save, struct cleat_error *error) {
   (void)of, (void)error;
   atomic_fetch_add(&fake.asyncs, 1);
-  strncpy(fake.metadata, request->metadata != NULL ? request->metadata : "",
-          sizeof fake.metadata - 1);
+  strncpy(fake.metadata, request->metadata != NULL ? request->metadata : "", sizeof fake.metadata - 1);
   *save = (struct cleat_save *)user;
   return CLEAT_OK;
 }
@@ -134,8 +127,7 @@ static cleat_status fake_wait(void *user, struct cleat_save *save, struct cleat_
   return CLEAT_OK;
 }
 
-static void fake_progress(void *user, const struct cleat_save *save,
-                          struct cleat_progress *progress) {
+static void fake_progress(void *user, const struct cleat_save *save, struct cleat_progress *progress) {
   (void)user, (void)save;
   *progress = (struct cleat_progress){.bytes_total = 99};
 }
@@ -145,16 +137,15 @@ static void fake_save_free(void *user, struct cleat_save *save) {
   atomic_fetch_add(&((struct fake *)user)->frees, 1);
 }
 
-static cleat_status fake_prune(void *user, struct cleat_client *of,
-                               const struct cleat_prune_options *what, struct cleat_error *error) {
+static cleat_status fake_prune(void *user, struct cleat_client *of, const struct cleat_prune_options *what,
+                               struct cleat_error *error) {
   (void)of, (void)error;
   atomic_fetch_add(&((struct fake *)user)->prunes, 1);
   atomic_store(&fake.keep, what->keep_last);
   return CLEAT_OK;
 }
 
-static cleat_status fake_rollback(void *user, struct cleat_client *of,
-                                  const struct cleat_rollback_options *how,
+static cleat_status fake_rollback(void *user, struct cleat_client *of, const struct cleat_rollback_options *how,
                                   struct cleat_error *error) {
   (void)user, (void)of, (void)how, (void)error;
   return CLEAT_OK;
@@ -246,9 +237,8 @@ START_TEST(a_save_does_not_report_its_own_failure) {
 }
 END_TEST
 
-static cleat_status damaged_load(void *user, struct cleat_checkpoint *of,
-                                 const struct cleat_load_request *requests, size_t count,
-                                 const struct cleat_load_options *how, struct cleat_error *error) {
+static cleat_status damaged_load(void *user, struct cleat_checkpoint *of, const struct cleat_load_request *requests,
+                                 size_t count, const struct cleat_load_options *how, struct cleat_error *error) {
   (void)user, (void)of, (void)requests, (void)count, (void)how;
   return cleat__error_set(error, CLEAT_INTEGRITY, "a part is not what was saved");
 }
@@ -359,8 +349,7 @@ static int whole_should_save(void *user, int64_t step) {
 }
 
 static cleat_status whole_save(void *user, const struct cleat_save_request *request,
-                               const struct cleat_manager_save_options *how,
-                               struct cleat_error *error) {
+                               const struct cleat_manager_save_options *how, struct cleat_error *error) {
   (void)request, (void)how;
   called(user, "save ");
   return cleat__error_set(error, CLEAT_NO_SPACE, "full");
@@ -379,8 +368,7 @@ static cleat_status whole_find_latest(void *user, int64_t *step, struct cleat_er
   return CLEAT_OK;
 }
 
-static cleat_status whole_finalize(void *user, int blocking, int terminate,
-                                   struct cleat_error *error) {
+static cleat_status whole_finalize(void *user, int blocking, int terminate, struct cleat_error *error) {
   (void)error;
   called(user, blocking != 0 && terminate == 0 ? "finalize " : "? ");
   return CLEAT_OK;
@@ -395,10 +383,8 @@ static void whole_close(void *user) {
   called(user, "close ");
 }
 
-static cleat_status whole_rollback(void *user, int64_t step,
-                                   const struct cleat_load_request *requests, size_t count,
-                                   const struct cleat_load_options *how,
-                                   struct cleat_error *error) {
+static cleat_status whole_rollback(void *user, int64_t step, const struct cleat_load_request *requests, size_t count,
+                                   const struct cleat_load_options *how, struct cleat_error *error) {
   (void)requests, (void)count, (void)how, (void)error;
   called(user, step == 9 ? "rollback " : "? ");
   return CLEAT_OK;
@@ -471,14 +457,12 @@ static const struct slot store_slots[] = {STORE_SLOT(ranks),
                                           STORE_SLOT(prune)};
 #define POLICY_SLOT(name) \
   { #name, offsetof(struct cleat_manager_policy_ops, name) }
-static const struct slot policy_slots[] = {POLICY_SLOT(should_save), POLICY_SLOT(should_load),
-                                           POLICY_SLOT(keep_last)};
+static const struct slot policy_slots[] = {POLICY_SLOT(should_save), POLICY_SLOT(should_load), POLICY_SLOT(keep_last)};
 #define OPS_SLOT(name) \
   { #name, offsetof(struct cleat_manager_ops, name) }
 static const struct slot ops_slots[] = {
-    OPS_SLOT(should_load), OPS_SLOT(load),        OPS_SLOT(value),       OPS_SLOT(should_save),
-    OPS_SLOT(save),        OPS_SLOT(wait_staged), OPS_SLOT(find_latest), OPS_SLOT(finalize),
-    OPS_SLOT(progress),    OPS_SLOT(close)};
+    OPS_SLOT(should_load), OPS_SLOT(load),        OPS_SLOT(value),    OPS_SLOT(should_save), OPS_SLOT(save),
+    OPS_SLOT(wait_staged), OPS_SLOT(find_latest), OPS_SLOT(finalize), OPS_SLOT(progress),    OPS_SLOT(close)};
 
 static void expect_refused(const char *name) {
   char says[64];
@@ -489,8 +473,7 @@ static void expect_refused(const char *name) {
 }
 
 /* Takes each function out of `table` in turn, and makes the table end before it, as an older header would. */
-static void take_out_each(void *table, size_t size, const struct slot *slots, size_t count,
-                          size_t optional) {
+static void take_out_each(void *table, size_t size, const struct slot *slots, size_t count, size_t optional) {
   char whole_table[512];
   void (*const none)(void) = NULL;
   ck_assert_uint_le(size, sizeof whole_table);
@@ -514,15 +497,13 @@ START_TEST(a_table_with_a_missing_function_is_refused_by_name) {
   options.store = &store;
   take_out_each(&store, sizeof store, store_slots, sizeof store_slots / sizeof store_slots[0], 1);
   options.policy = &policy;
-  take_out_each(&policy, sizeof policy, policy_slots, sizeof policy_slots / sizeof policy_slots[0],
-                0);
+  take_out_each(&policy, sizeof policy, policy_slots, sizeof policy_slots / sizeof policy_slots[0], 0);
   options.ops = &ops;
   take_out_each(&ops, sizeof ops, ops_slots, sizeof ops_slots / sizeof ops_slots[0], 1);
   options.ops = NULL;
   store.struct_bytes = 0;
   ck_fails(cleat_manager_open(client, &options, &manager, &err), CLEAT_INVALID);
-  ck_assert_ptr_nonnull(
-      strstr(err.message, "the manager's table for the store: struct_bytes is 0"));
+  ck_assert_ptr_nonnull(strstr(err.message, "the manager's table for the store: struct_bytes is 0"));
 }
 END_TEST
 

@@ -71,9 +71,8 @@ END_TEST
 
 START_TEST(members_of_the_metadata_stay) {
   static const char metadata[] = " {\"a\": [1, {\"x\": 2}], \"ü\\n\": true, \"s\": \"t\"} ";
-  static const struct cleat_value two[] = {
-      {.name = "loss", .number = 0.5},
-      {.name = "\"quoted\"", .type = CLEAT_VALUE_TEXT, .text = "a\\b\n"}};
+  static const struct cleat_value two[] = {{.name = "loss", .number = 0.5},
+                                           {.name = "\"quoted\"", .type = CLEAT_VALUE_TEXT, .text = "a\\b\n"}};
   ck_ok(cleat__values_write(two, 2, metadata, &text, &err));
   ck_assert_str_eq(text.data, "{\"a\": [1,{\"x\":2}], \"ü\\n\": true, \"s\": \"t\", \"loss\": 0.5, "
                               "\"\\\"quoted\\\"\": \"a\\\\b\\n\"}");
@@ -89,27 +88,25 @@ START_TEST(what_cannot_be_written_is_refused) {
     struct cleat_value values[2];
     const char *metadata;
     const char *says;
-  } bad[] = {{{{.name = NULL}, {.name = "b"}}, NULL, "value 0 of the save has no name"},
-             {{{.name = "a"}, {.name = ""}}, NULL, "value 1 of the save has no name"},
-             {{{.name = "a"}, {.name = "a"}}, NULL, "two values have the name a"},
-             {{{.name = "a"}, {.name = "b", .type = CLEAT_VALUE_TEXT}},
-              NULL,
-              "value b is not a number, integer or text"},
-             {{{.name = "a"}, {.name = "b", .type = (enum cleat_value_type)3}},
-              NULL,
-              "value b is not a number, integer or text"},
-             {{{.name = "a"}, {.name = "b"}}, "{\"b\": 1}", "is also among the values of the save"},
-             {{{.name = "a"}, {.name = "b"}}, "[1]", "an object expected"},
-             {{{.name = "a"}, {.name = "b"}}, "{\"c\": }", "a value expected"},
-             {{{.name = "a"}, {.name = "b"}}, "{} x", "the end of the document expected"}};
+  } bad[] = {
+      {{{.name = NULL}, {.name = "b"}}, NULL, "value 0 of the save has no name"},
+      {{{.name = "a"}, {.name = ""}}, NULL, "value 1 of the save has no name"},
+      {{{.name = "a"}, {.name = "a"}}, NULL, "two values have the name a"},
+      {{{.name = "a"}, {.name = "b", .type = CLEAT_VALUE_TEXT}}, NULL, "value b is not a number, integer or text"},
+      {{{.name = "a"}, {.name = "b", .type = (enum cleat_value_type)3}},
+       NULL,
+       "value b is not a number, integer or text"},
+      {{{.name = "a"}, {.name = "b"}}, "{\"b\": 1}", "is also among the values of the save"},
+      {{{.name = "a"}, {.name = "b"}}, "[1]", "an object expected"},
+      {{{.name = "a"}, {.name = "b"}}, "{\"c\": }", "a value expected"},
+      {{{.name = "a"}, {.name = "b"}}, "{} x", "the end of the document expected"}};
   ck_fails(cleat__values_write(bad[_i].values, 2, bad[_i].metadata, &text, &err), CLEAT_INVALID);
   ck_assert_msg(strstr(err.message, bad[_i].says) != NULL, "%s", err.message);
 }
 END_TEST
 
 START_TEST(metadata_of_others_is_read_as_far_as_it_goes) {
-  static const char *const none[] = {"{}", "[1]", "3", "\"x\"",
-                                     "{\"a\": null, \"b\": [1], \"c\": {}}"};
+  static const char *const none[] = {"{}", "[1]", "3", "\"x\"", "{\"a\": null, \"b\": [1], \"c\": {}}"};
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
     ck_ok(cleat__values_read(none[i], &values, &err));
     ck_assert_uint_eq(values.count, 0);
@@ -154,8 +151,8 @@ START_TEST(out_of_memory) {
     cleat_status status = cleat__values_write(two, 2, "{\"\\n\": \"\\n\"}", &text, &err);
     if (status == CLEAT_OK)
       status = cleat__values_read(text.data, &values, &err);
-    ck_assert_msg(status == (each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK),
-                  "n = %lu: %d %s", fault.n, (int)status, err.message);
+    ck_assert_msg(status == (each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK), "n = %lu: %d %s", fault.n,
+                  (int)status, err.message);
     cleat__values_clear(&values);
     cleat__buffer_clear(&text);
   }

@@ -95,8 +95,7 @@ static inline void rewrite(const char *name, const char *text) {
   do {
     put(name, text);
     ck_assert_int_eq(stat(in_dir(name), &after), 0);
-  } while (before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-           before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+  } while (before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
 }
 
 static inline struct timespec times_of(const char *name) {

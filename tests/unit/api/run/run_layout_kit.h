@@ -64,9 +64,8 @@ static void expect(const char *const *lines, size_t unknown, size_t duplicates) 
     const struct cleat__run_found *found = &scan.items[i];
     char text[1024];
     const char *state = found->whole ? "whole" : found->has_sign ? "not whole" : "no sign";
-    int length =
-        snprintf(text, sizeof text, "%s %lld %s %s:", cleat__run_layout_name(found->layout),
-                 (long long)found->step, found->path, state);
+    int length = snprintf(text, sizeof text, "%s %lld %s %s:", cleat__run_layout_name(found->layout),
+                          (long long)found->step, found->path, state);
     for (size_t j = 0; j < found->entry_count; j++)
       length += snprintf(text + length, sizeof text - (size_t)length, " %s", found->entries[j]);
     ck_assert_msg(lines[i], "one more: %s", text);
@@ -82,8 +81,7 @@ static void expect(const char *const *lines, size_t unknown, size_t duplicates) 
 
 #define TRACKER "latest_checkpointed_iteration.txt"
 
-#define ARCHIVE \
-  "PK\3\4 some bytes that stand for tensors PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define ARCHIVE "PK\3\4 some bytes that stand for tensors PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 enum { ARCHIVE_BYTES = sizeof ARCHIVE - 1 };
 
 /* An archive of no files, with `cut` bytes of its end missing. */

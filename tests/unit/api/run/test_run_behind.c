@@ -61,11 +61,9 @@ static unsigned said(int64_t interval_ms, int64_t from_ms, int64_t to_ms) {
 START_TEST(said_once_and_again_when_doubled) {
   ck_assert_uint_eq(said(1000, 1000, 1000 + CLEAT__RUN_BEHIND_MS), 0);
   ck_assert_uint_eq(said(1000, 1100 + CLEAT__RUN_BEHIND_MS, 1000 + 2 * CLEAT__RUN_BEHIND_MS), 1);
-  ck_assert_uint_eq(said(1000, 1100 + 2 * CLEAT__RUN_BEHIND_MS, 1000 + 4 * CLEAT__RUN_BEHIND_MS),
-                    1);
+  ck_assert_uint_eq(said(1000, 1100 + 2 * CLEAT__RUN_BEHIND_MS, 1000 + 4 * CLEAT__RUN_BEHIND_MS), 1);
   ck_assert(!cleat__run_behind_ended(&behind));
-  cleat__run_behind_stored(&behind, 5000,
-                           5000); /* not the newest: it is not over, and does not begin anew */
+  cleat__run_behind_stored(&behind, 5000, 5000); /* not the newest: it is not over, and does not begin anew */
   ck_assert(!cleat__run_behind_ended(&behind));
   ck_assert(!cleat__run_behind_grew(&behind, 1000 + 4 * CLEAT__RUN_BEHIND_MS));
   cleat__run_behind_stored(&behind, behind.last.step, behind.last.whole_ms);

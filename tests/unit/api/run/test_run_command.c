@@ -453,8 +453,7 @@ END_TEST
 static pid_t parent_in(const char *path) {
   int parent = -1;
   FILE *file = fopen(path, "r");
-  if (file &&
-      fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1) // NOLINT(cert-err34-c): the kernel's
+  if (file && fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1) // NOLINT(cert-err34-c): the kernel's
     parent = -1;
   if (file)
     fclose(file);
@@ -463,10 +462,9 @@ static pid_t parent_in(const char *path) {
 
 /* In a session of their own, whose parents are gone: they come to the guard, and none stays a zombie. */
 START_TEST(orphans_are_collected) {
-  start_script(
-      "for i in 1 2 3 4 5 6 7 8; do\n"
-      "  (setsid sh -c \"echo \\$\\$ >orphan.$i; until test -e go; do sleep 0.01; done\" &)\n"
-      "done; until test -e orphan.8; do sleep 0.01; done; exit 0");
+  start_script("for i in 1 2 3 4 5 6 7 8; do\n"
+               "  (setsid sh -c \"echo \\$\\$ >orphan.$i; until test -e go; do sleep 0.01; done\" &)\n"
+               "done; until test -e orphan.8; do sleep 0.01; done; exit 0");
   ck_assert_int_eq(wait_end(), 0);
   char name[32], stat[64];
   for (int i = 1; i <= 8; i++) {
@@ -511,8 +509,7 @@ static void *ask_for_keys(void *arg) {
     snprintf(line, sizeof line, "sh -c 'exit %u'", code);
     snprintf(wanted, sizeof wanted, "exit status %u", code);
     cleat__error_clear(&told);
-    if (cleat__s3_from_process(&search, line, "here", &keys, &told) == CLEAT_DENIED &&
-        strstr(told.message, wanted))
+    if (cleat__s3_from_process(&search, line, "here", &keys, &told) == CLEAT_DENIED && strstr(told.message, wanted))
       continue;
     helper->stolen++;
     snprintf(helper->message, sizeof helper->message, "%s", told.message);

@@ -61,8 +61,7 @@ static void expect_files(const char *names) {
   char text[4096] = "";
   int length = 0;
   for (size_t i = 0; i < contents.file_count; i++)
-    length += snprintf(text + length, sizeof text - (size_t)length, "%s%s", i ? " " : "",
-                       contents.files[i].name);
+    length += snprintf(text + length, sizeof text - (size_t)length, "%s%s", i ? " " : "", contents.files[i].name);
   ck_assert_str_eq(text, names);
 }
 
@@ -323,8 +322,7 @@ START_TEST(a_store_inside) {
   snprintf(url, sizeof url, "file://%s", scratch_path("store"));
   scan_dir("huggingface");
   must_fail(CLEAT_INVALID, cleat__run_contents_read_all(dir, url, &scan, NULL, &contents, &err));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__run_contents_read_all(scratch_path("none"), NULL, &scan, NULL, &contents, &err));
+  must_fail(CLEAT_NOT_FOUND, cleat__run_contents_read_all(scratch_path("none"), NULL, &scan, NULL, &contents, &err));
 }
 END_TEST
 
@@ -340,9 +338,8 @@ START_TEST(every_call_fails) {
   for (int all = 0; all < 2; all++) {
     struct each_fault fault = {0};
     while (each_fault_next(&fault)) {
-      cleat_status status =
-          all ? cleat__run_contents_read_all(dir, NULL, &scan, newest, &contents, &err)
-              : cleat__run_contents_read(dir, newest, &contents, &err);
+      cleat_status status = all ? cleat__run_contents_read_all(dir, NULL, &scan, newest, &contents, &err)
+                                : cleat__run_contents_read(dir, newest, &contents, &err);
       ck_assert_int_eq(status != CLEAT_OK, each_fault_over(&fault));
       cleat__run_contents_clear(&contents);
     }

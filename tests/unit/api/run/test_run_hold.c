@@ -65,8 +65,7 @@ START_TEST(too_many_to_keep_open) {
   refuse_links();
   holds.descriptors_max = 2;
   put_dcp("step-7");
-  must_fail(CLEAT_UNSUPPORTED,
-            cleat__run_hold_make(&holds, dir, find("dcp"), true, false, &hold, &err));
+  must_fail(CLEAT_UNSUPPORTED, cleat__run_hold_make(&holds, dir, find("dcp"), true, false, &hold, &err));
   ck_assert_ptr_null(hold);
   ck_assert_uint_eq(scratch_fds(), fds);
   ck_assert_uint_eq(holds.descriptors, 0);
@@ -221,10 +220,8 @@ START_TEST(what_comes_while_it_is_linked) {
   put_dcp("step-7");
   meanwhile = come_late;
   make("dcp", true, false);
-  ck_assert_str_eq(
-      held_text(hold),
-      "step-7/.metadata=.metadata\nstep-7/__0_0.distcp=__0_0.distcp\nstep-7/late=late\n"
-      "step-7/sub/__1_0.distcp=sub/__1_0.distcp\n");
+  ck_assert_str_eq(held_text(hold), "step-7/.metadata=.metadata\nstep-7/__0_0.distcp=__0_0.distcp\nstep-7/late=late\n"
+                                    "step-7/sub/__1_0.distcp=sub/__1_0.distcp\n");
 }
 END_TEST
 
@@ -303,8 +300,7 @@ static int64_t start_again(char *url, bool wanted) {
   cleat__run_holds_close(&holds);
   state.url = url;
   must(cleat__run_holds_open(&holds, &state, &err));
-  must(cleat__run_holds_recover(&holds, dir, cleat__run_layout_find("auto"), NULL, wanted, &step,
-                                &err));
+  must(cleat__run_holds_recover(&holds, dir, cleat__run_layout_find("auto"), NULL, wanted, &step, &err));
   return step;
 }
 
@@ -321,9 +317,8 @@ START_TEST(a_leftover_goes_back_into_dir) {
   hold_and_leave("step-7");
   put("step-8/__0_0.distcp", "half");
   ck_assert_int_eq(start_again((char *)"file:///store", true), 7);
-  ck_assert_str_eq(scratch_tree("dir"),
-                   ".cleat-run/\nstep-7/\nstep-7/.metadata\nstep-7/__0_0.distcp\nstep-7/sub/\n"
-                   "step-7/sub/__1_0.distcp\nstep-8/\nstep-8/__0_0.distcp\n");
+  ck_assert_str_eq(scratch_tree("dir"), ".cleat-run/\nstep-7/\nstep-7/.metadata\nstep-7/__0_0.distcp\nstep-7/sub/\n"
+                                        "step-7/sub/__1_0.distcp\nstep-8/\nstep-8/__0_0.distcp\n");
   ck_assert_uint_eq(links_of("step-7/.metadata"), 1);
 }
 END_TEST

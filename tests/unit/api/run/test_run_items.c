@@ -252,8 +252,7 @@ START_TEST(what_is_gone_is_forgotten_unless_it_is_busy) {
   scan_dir("dcp", 0);
   cleat__run_items_find(&items, 1)->state = CLEAT__RUN_SAVING;
   struct cleat__run_item *busy = cleat__run_items_find(&items, 1);
-  const char *names[] = {"step-1/__0_0.distcp", "step-1/__1_0.distcp", "step-1/.metadata",
-                         "step-1"};
+  const char *names[] = {"step-1/__0_0.distcp", "step-1/__1_0.distcp", "step-1/.metadata", "step-1"};
   for (size_t i = 0; i < 4; i++)
     ck_assert_int_eq(remove(scratch_path(names[i])), 0);
   put_dcp("step-0"); /* before it: those that are busy stay where they are */

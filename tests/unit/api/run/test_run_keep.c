@@ -25,8 +25,7 @@ static const char *held(void) {
   text[0] = '\0';
   for (size_t i = 0; i < items.count; i++) {
     if (items.items[i]->hold)
-      snprintf(text + strlen(text), sizeof text - strlen(text), "%d ",
-               (int)items.items[i]->found.step);
+      snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", (int)items.items[i]->found.step);
   }
   return text;
 }

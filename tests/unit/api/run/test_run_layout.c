@@ -59,8 +59,8 @@ START_TEST(dcp) {
   put("step-10/.metadata");
   put_text("step-11/model.safetensors.index.json", "{}\n");
   scan_dir("dcp");
-  expect(LINES("dcp 1 step-1 not whole: step-1", "dcp 2 step-2 not whole: step-2",
-               "dcp 10 step-10 whole: step-10", "dcp 11 step-11 whole: step-11"),
+  expect(LINES("dcp 1 step-1 not whole: step-1", "dcp 2 step-2 not whole: step-2", "dcp 10 step-10 whole: step-10",
+               "dcp 11 step-11 whole: step-11"),
          0, 0);
   ck_assert_int_eq(cleat__run_scan_newest(&scan)->step, 11);
   ck_assert_uint_eq(scan.items[0].settle_ms, CLEAT__RUN_SETTLE_MS);
@@ -85,8 +85,7 @@ START_TEST(torchtune) {
   put("epoch_0/recipe_state.pt");
   put("epoch_1/model.safetensors");
   scan_dir("torchtune");
-  expect(LINES("torchtune 0 epoch_0 no sign: epoch_0", "torchtune 1 epoch_1 no sign: epoch_1"), 1,
-         0);
+  expect(LINES("torchtune 0 epoch_0 no sign: epoch_0", "torchtune 1 epoch_1 no sign: epoch_1"), 1, 0);
   ck_assert_str_eq(scan.unknown_example, "step_100");
   ck_assert_int_eq(cleat__run_scan_newest(&scan)->step, 1);
 }
@@ -170,9 +169,9 @@ START_TEST(megatron_release) {
   put("iter_0000100/metadata.json");
   put_text(TRACKER, "release");
   scan_dir("megatron");
-  expect(LINES("megatron 0 release whole: release " TRACKER,
-               "megatron 100 iter_0000100 not whole: iter_0000100 " TRACKER),
-         0, 0);
+  expect(
+      LINES("megatron 0 release whole: release " TRACKER, "megatron 100 iter_0000100 not whole: iter_0000100 " TRACKER),
+      0, 0);
   ck_assert_str_eq(scan.items[0].tracker_text, "release");
   put_text(TRACKER, "100");
   scan_dir("megatron");
@@ -265,10 +264,8 @@ START_TEST(lightning_folders) {
   put("step=3.ckpt/meta.pt");
   put("step=4.ckpt/latest");
   scan_dir("lightning");
-  expect(LINES("lightning 1 step=1.ckpt not whole: step=1.ckpt",
-               "lightning 2 step=2.ckpt not whole: step=2.ckpt",
-               "lightning 3 step=3.ckpt whole: step=3.ckpt",
-               "lightning 4 step=4.ckpt no sign: step=4.ckpt"),
+  expect(LINES("lightning 1 step=1.ckpt not whole: step=1.ckpt", "lightning 2 step=2.ckpt not whole: step=2.ckpt",
+               "lightning 3 step=3.ckpt whole: step=3.ckpt", "lightning 4 step=4.ckpt no sign: step=4.ckpt"),
          0, 0);
 }
 END_TEST
@@ -312,15 +309,14 @@ START_TEST(llmc_names) {
   make_folder("DONE_00000300");
   put("model_123456789.bin");
   scan_dir("llmc");
-  expect(LINES("llmc 123456789 . not whole: model_123456789.bin"),
-         sizeof others / sizeof *others + 1, 0);
+  expect(LINES("llmc 123456789 . not whole: model_123456789.bin"), sizeof others / sizeof *others + 1, 0);
 }
 END_TEST
 
 /* As the tool writes it, without a comma after vocab_size. */
-#define STATE(ddp, tp, pp)                                                   \
-  "{\n  \"vocab_size\": 50257\n  \"global_step\": 20,\n  \"ddp_size\": " ddp \
-  ",\n  \"tp_size\": " tp ",\n  \"sp_size\": " tp ",\n  \"pp_size\": " pp "\n}\n"
+#define STATE(ddp, tp, pp)                                                                           \
+  "{\n  \"vocab_size\": 50257\n  \"global_step\": 20,\n  \"ddp_size\": " ddp ",\n  \"tp_size\": " tp \
+  ",\n  \"sp_size\": " tp ",\n  \"pp_size\": " pp "\n}\n"
 
 START_TEST(infinitrain) {
   put("checkpoint_step_000020/model.ckpt");
@@ -354,8 +350,7 @@ START_TEST(infinitrain_ranks) {
   make_folder("checkpoint_step_000020/rank_000008");
   scan_dir("infinitrain");
   ck_assert(!scan.items[0].has_sign && !scan.items[0].whole);
-  put_text("checkpoint_step_000020/rank_000000/trainer_state.json",
-           STATE("99999999", "65536", "65536"));
+  put_text("checkpoint_step_000020/rank_000000/trainer_state.json", STATE("99999999", "65536", "65536"));
   scan_dir("infinitrain");
   ck_assert(!scan.items[0].whole);
 }
@@ -369,9 +364,9 @@ START_TEST(folders) {
   scan_dir("folders");
   expect(LINES("folders 40 run3-ckpt-40-final no sign: run3-ckpt-40-final"), 3, 0);
   scan_dir_for("folders", "*ckpt*");
-  expect(LINES("folders 40 run3-ckpt-40-final no sign: run3-ckpt-40-final",
-               "folders 50 ckpt_50.pt no sign: ckpt_50.pt"),
-         2, 0);
+  expect(
+      LINES("folders 40 run3-ckpt-40-final no sign: run3-ckpt-40-final", "folders 50 ckpt_50.pt no sign: ckpt_50.pt"),
+      2, 0);
   scan_dir_for("dcp", "*ckpt*");
   expect(NO_LINES, 4, 0);
 }
@@ -406,8 +401,7 @@ START_TEST(folders_steps) {
     scan_dir("folders");
     ck_assert_msg(scan.count == (cases[i].step >= 0), "%s", cases[i].name);
     if (scan.count)
-      ck_assert_msg(scan.items[0].step == cases[i].step, "%s: %lld", cases[i].name,
-                    (long long)scan.items[0].step);
+      ck_assert_msg(scan.items[0].step == cases[i].step, "%s: %lld", cases[i].name, (long long)scan.items[0].step);
     ck_assert_int_eq(rmdir(scratch_path(cases[i].name)), 0);
   }
 }

@@ -28,11 +28,9 @@ START_TEST(auto_picks_by_sign_and_form) {
   put("release/x");
   scan_dir("auto");
   expect(LINES("cleat 1 step-000000000001 whole: step-000000000001", "dcp 2 step-2 whole: step-2",
-               "torchtune 4 epoch_4 no sign: epoch_4",
-               "huggingface 6 checkpoint-6 whole: checkpoint-6",
+               "torchtune 4 epoch_4 no sign: epoch_4", "huggingface 6 checkpoint-6 whole: checkpoint-6",
                "megatron 7 iter_0000007 whole: iter_0000007 latest_checkpointed_iteration.txt",
-               "lightning 8 epoch=0-step=8.ckpt whole: epoch=0-step=8.ckpt",
-               "llmc 9 . not whole: model_00000009.bin",
+               "lightning 8 epoch=0-step=8.ckpt whole: epoch=0-step=8.ckpt", "llmc 9 . not whole: model_00000009.bin",
                "infinitrain 10 checkpoint_step_000010 not whole: checkpoint_step_000010"),
          4, 0); /* step_5 too: there is epoch_4 */
 }
@@ -150,11 +148,9 @@ START_TEST(thousands_of_entries) {
 END_TEST
 
 START_TEST(no_folder) {
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__run_layout_scan(scratch_path("none"), find("auto"), NULL, &scan, &err));
+  must_fail(CLEAT_NOT_FOUND, cleat__run_layout_scan(scratch_path("none"), find("auto"), NULL, &scan, &err));
   put("file");
-  must_fail(CLEAT_IO,
-            cleat__run_layout_scan(scratch_path("file"), find("auto"), NULL, &scan, &err));
+  must_fail(CLEAT_IO, cleat__run_layout_scan(scratch_path("file"), find("auto"), NULL, &scan, &err));
   scan_dir("auto");
   expect(NO_LINES, 1, 0);
   ck_assert_ptr_null(cleat__run_scan_newest(&scan));

@@ -117,8 +117,7 @@ START_TEST(deepspeed_with_tags_of_its_own) {
   scan_dir("auto");
   expect(LINES("deepspeed 3 run2-epoch-3 whole: run2-epoch-3 latest"), 1, 0);
   scan_dir("deepspeed");
-  expect(LINES("deepspeed 3 run2-epoch-3 whole: run2-epoch-3 latest",
-               "deepspeed 7 wandb-7 not whole: wandb-7 latest"),
+  expect(LINES("deepspeed 3 run2-epoch-3 whole: run2-epoch-3 latest", "deepspeed 7 wandb-7 not whole: wandb-7 latest"),
          0, 0);
 }
 END_TEST
@@ -295,8 +294,7 @@ START_TEST(composer) {
   scan_dir("auto");
   expect(LINES("composer 100 ep0-ba100-rank0.pt whole: ep0-ba100-rank0.pt",
                "composer 200 ep1-ba200-rank0.pt not whole: ep1-ba200-rank0.pt",
-               "composer 300 ep1-ba300 not whole: ep1-ba300",
-               "composer 400 ep1-ba400 whole: ep1-ba400"),
+               "composer 300 ep1-ba300 not whole: ep1-ba300", "composer 400 ep1-ba400 whole: ep1-ba400"),
          4, 0);
 }
 END_TEST

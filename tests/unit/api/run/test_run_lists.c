@@ -44,8 +44,7 @@ static const char *joined(const struct cleat__run_names *names) {
   static char text[1024];
   text[0] = '\0';
   for (size_t i = 0; i < names->count; i++)
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "",
-             names->items[i]);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", names->items[i]);
   return text;
 }
 
@@ -125,8 +124,7 @@ START_TEST(of_files_that_are_listed) {
   put_text("index", INDEX("m-2.safetensors"));
   for (int i = 0; i < COUNT; i++) {
     const char *end = strrchr(names[i], '.');
-    fds[i] = open(scratch_path(end && strcmp(end, ".json") == 0 ? "index" : "pickle"),
-                  O_RDONLY | O_CLOEXEC);
+    fds[i] = open(scratch_path(end && strcmp(end, ".json") == 0 ? "index" : "pickle"), O_RDONLY | O_CLOEXEC);
     snprintf(paths[i], sizeof paths[i], "/proc/self/fd/%d", fds[i]);
     files[i] = (struct cleat_file){.name = names[i], .path = paths[i]};
   }
@@ -275,8 +273,7 @@ START_TEST(every_call_fails) {
   put_text("step-7/y/model.safetensors.index.json", "{}");
   struct each_fault fault = {0};
   while (each_fault_next(&fault)) {
-    cleat_status status =
-        cleat__run_layout_scan_again(dir, find("auto"), NULL, &known, &scan, &err);
+    cleat_status status = cleat__run_layout_scan_again(dir, find("auto"), NULL, &known, &scan, &err);
     bool failed = each_fault_over(&fault);
     ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
     if (status == CLEAT_OK)

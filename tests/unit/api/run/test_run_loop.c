@@ -86,9 +86,9 @@ END_TEST
 /* ---- Life ------------------------------------------------------------------------------------------ */
 
 START_TEST(what_sigterm_means) {
-  static const enum cleat__run_on_signal expected[] = {
-      CLEAT__RUN_ON_SIGNAL_STOP_RESTORE, CLEAT__RUN_ON_SIGNAL_PASS_TERM,
-      CLEAT__RUN_ON_SIGNAL_END_LEAVING, CLEAT__RUN_ON_SIGNAL_LIMIT_FLUSH};
+  static const enum cleat__run_on_signal expected[] = {CLEAT__RUN_ON_SIGNAL_STOP_RESTORE,
+                                                       CLEAT__RUN_ON_SIGNAL_PASS_TERM, CLEAT__RUN_ON_SIGNAL_END_LEAVING,
+                                                       CLEAT__RUN_ON_SIGNAL_LIMIT_FLUSH};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     life.phase = (enum cleat__run_phase)i;
     ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM), expected[i]);
@@ -101,16 +101,14 @@ END_TEST
 START_TEST(the_second_sigterm_ends_patience) {
   life.phase = CLEAT__RUN_RUNNING;
   cleat__run_deadlines_give_grace(&deadlines, 30, NOW_MS);
-  ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM),
-                   CLEAT__RUN_ON_SIGNAL_END_GRACE);
+  ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM), CLEAT__RUN_ON_SIGNAL_END_GRACE);
   ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGINT), CLEAT__RUN_ON_SIGNAL_PASS);
   ck_assert_int_eq(life.asked_by, SIGTERM); /* the first */
   life.phase = CLEAT__RUN_FLUSHING;
   cleat__run_deadlines_limit(&deadlines, 30, NOW_MS);
   ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM), CLEAT__RUN_ON_SIGNAL_HURRY);
   cleat__run_deadlines_hurry(&deadlines, NOW_MS);
-  ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM),
-                   CLEAT__RUN_ON_SIGNAL_NOTHING);
+  ck_assert_int_eq(cleat__run_life_signal(&life, &deadlines, SIGTERM), CLEAT__RUN_ON_SIGNAL_NOTHING);
 }
 END_TEST
 
@@ -119,8 +117,7 @@ START_TEST(a_command_that_is_late_is_killed_once) {
   cleat__run_deadlines_give_grace(&deadlines, 30, NOW_MS);
   ck_assert_int_eq(cleat__run_life_deadline(&life, &deadlines), NOW_MS + 30000);
   ck_assert_int_eq(cleat__run_life_next(&life, &deadlines, NOW_MS + 29999), CLEAT__RUN_EVENT_NONE);
-  ck_assert_int_eq(cleat__run_life_next(&life, &deadlines, NOW_MS + 30000),
-                   CLEAT__RUN_EVENT_COMMAND_LATE);
+  ck_assert_int_eq(cleat__run_life_next(&life, &deadlines, NOW_MS + 30000), CLEAT__RUN_EVENT_COMMAND_LATE);
   ck_assert_int_eq(cleat__run_life_next(&life, &deadlines, NOW_MS + 30001), CLEAT__RUN_EVENT_NONE);
   ck_assert_int_eq(cleat__run_life_deadline(&life, &deadlines), -1);
 }
@@ -228,21 +225,15 @@ END_TEST
 
 START_TEST(what_a_failed_save_means) {
   err.status = CLEAT_CANCELLED;
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 9),
-                   CLEAT__RUN_ON_FAILURE_NOTHING);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 9), CLEAT__RUN_ON_FAILURE_NOTHING);
   err.status = CLEAT_NOT_FOUND;
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 1),
-                   CLEAT__RUN_ON_FAILURE_SETTLE);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 1), CLEAT__RUN_ON_FAILURE_SETTLE);
   snprintf(err.s3_code, sizeof err.s3_code, "NoSuchBucket");
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 1),
-                   CLEAT__RUN_ON_FAILURE_RETRY);
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 3),
-                   CLEAT__RUN_ON_FAILURE_LEAVE);
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, false, &deadlines, 3),
-                   CLEAT__RUN_ON_FAILURE_RETRY);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 1), CLEAT__RUN_ON_FAILURE_RETRY);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, true, &deadlines, 3), CLEAT__RUN_ON_FAILURE_LEAVE);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, false, &deadlines, 3), CLEAT__RUN_ON_FAILURE_RETRY);
   err.status = CLEAT_LIMIT;
-  ck_assert_int_eq(cleat__run_verdict_failure(&err, false, &deadlines, 1),
-                   CLEAT__RUN_ON_FAILURE_LEAVE);
+  ck_assert_int_eq(cleat__run_verdict_failure(&err, false, &deadlines, 1), CLEAT__RUN_ON_FAILURE_LEAVE);
 }
 END_TEST
 

@@ -15,9 +15,7 @@ static struct cleat_error err;
 static struct cleat__run_pickle_answer answer;
 
 static const struct cleat__run_pickle_query query = {
-    .class_name = "_StorageInfo",
-    .text_key = "relative_path",
-    .number_keys = {"dp_world_size", "mp_world_size"}};
+    .class_name = "_StorageInfo", .text_key = "relative_path", .number_keys = {"dp_world_size", "mp_world_size"}};
 
 static void teardown(void) {
   cleat__run_pickle_clear(&answer);
@@ -74,8 +72,7 @@ START_TEST(what_torch_writes) {
 END_TEST
 
 START_TEST(every_protocol) {
-  static const char *const files[] = {"torch-2.15-protocol-2", "torch-2.15-protocol-3",
-                                      "torch-2.15-protocol-5"};
+  static const char *const files[] = {"torch-2.15-protocol-2", "torch-2.15-protocol-3", "torch-2.15-protocol-5"};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     must(read_file(files[i]));
     expect(NAMES("__0_0.distcp", "__1_0.distcp"));
@@ -121,8 +118,7 @@ START_TEST(small_ones) {
   must(READ("\x80\4" INFO ")}\x92}\x8d\x0d\0\0\0\0\0\0\0relative_path\x8c\1csb."));
   expect(NAMES("c"));
   /* By way of the memo, and beside other keys. */
-  must(READ("\x80\4(\x8c\1d\x94" KEY "\x94" INFO
-            "\x94)\x81}(h\1h\0\x8c\6lengthK\5ubh\2)\x81}h\1h\0sbt."));
+  must(READ("\x80\4(\x8c\1d\x94" KEY "\x94" INFO "\x94)\x81}(h\1h\0\x8c\6lengthK\5ubh\2)\x81}h\1h\0sbt."));
   expect(NAMES("d"));
   /* Others have a relative_path too, and a text of that name is no key. */
   must(READ("\x80\4(}" KEY "\x8c\1xs" KEY "cm\nOther\n)\x81}" KEY "\x8c\1ysb]" KEY "at."));
@@ -153,14 +149,14 @@ START_TEST(what_is_refused) {
       BAD("\x80\4Nq\1h\0."),
       BAD("\x80\2Nr\xff\xff\xff\xff."),
       BAD("\x80\4\xff."),
-      BAD("\x80\4i."),                               /* INST */
-      BAD("\x80\4NN\x93."),                          /* a class without a name */
-      BAD("\x80\4" INFO ")R."),                      /* made by a call */
-      BAD("\x80\4" INFO ")\x81."),                   /* without its state */
-      BAD("\x80\4" INFO ")\x81}b."),                 /* that lacks it */
-      BAD("\x80\4" INFO ")\x81Nb."),                 /* that is no dict */
-      BAD("\x80\4" INFO ")\x81}" KEY "K\1sb."),      /* or has a number there */
-      BAD("\x80\4" INFO ")\x81}" KEY "\x8c\1\0sb."), /* or a NUL */
+      BAD("\x80\4i."),                                                     /* INST */
+      BAD("\x80\4NN\x93."),                                                /* a class without a name */
+      BAD("\x80\4" INFO ")R."),                                            /* made by a call */
+      BAD("\x80\4" INFO ")\x81."),                                         /* without its state */
+      BAD("\x80\4" INFO ")\x81}b."),                                       /* that lacks it */
+      BAD("\x80\4" INFO ")\x81Nb."),                                       /* that is no dict */
+      BAD("\x80\4" INFO ")\x81}" KEY "K\1sb."),                            /* or has a number there */
+      BAD("\x80\4" INFO ")\x81}" KEY "\x8c\1\0sb."),                       /* or a NUL */
       BAD("\x80\4" INFO ")\x81}\x94" KEY "\x8c\1ash\0" KEY "\x8c\1bs0b."), /* changed from afar */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -76,11 +76,9 @@ static void tick(int64_t at_ms) {
 START_TEST(lines_for_people) {
   begin(CLEAT__RUN_LOG_HUMAN, false, NULL);
   cleat__run_report_commit(&report, &moved);
-  ck_assert_str_eq(said(),
-                   "cleat: 19:46:40 saved step 300: 12 files, 1.2 GiB in 3.4 s, 361 MiB/s\n");
+  ck_assert_str_eq(said(), "cleat: 19:46:40 saved step 300: 12 files, 1.2 GiB in 3.4 s, 361 MiB/s\n");
   cleat__run_report_restored(&report, &moved);
-  ck_assert_str_eq(said(),
-                   "cleat: 19:46:40 restored step 300: 12 files, 1.2 GiB in 3.4 s, 361 MiB/s\n");
+  ck_assert_str_eq(said(), "cleat: 19:46:40 restored step 300: 12 files, 1.2 GiB in 3.4 s, 361 MiB/s\n");
   cleat__run_report_fresh(&report, "the store has no checkpoint yet");
   ck_assert_str_eq(said(), "cleat: 19:46:40 nothing to restore: the store has no checkpoint yet\n");
   cleat__run_report_skipped(&report, 7, "step-7", "it is in the store already");
@@ -88,9 +86,8 @@ START_TEST(lines_for_people) {
   cleat__error_set(&err, CLEAT_TIMEOUT, "no answer");
   cleat__error_hint(&err, "look at the network");
   cleat__run_report_failed(&report, 8, &err, 4);
-  ck_assert_str_eq(said(),
-                   "cleat: 19:46:40 step 8 could not be saved, next try in 4.0 s: no answer\n"
-                   "cleat: 19:46:40 hint: look at the network\n");
+  ck_assert_str_eq(said(), "cleat: 19:46:40 step 8 could not be saved, next try in 4.0 s: no answer\n"
+                           "cleat: 19:46:40 hint: look at the network\n");
   err.hint[0] = '\0';
   cleat__run_report_failed(&report, 8, &err, -1);
   ck_assert_str_eq(said(), "cleat: 19:46:40 step 8 could not be saved: no answer\n");
@@ -196,10 +193,9 @@ static void expect_event(const char *event) {
 START_TEST(lines_for_programs) {
   begin(CLEAT__RUN_LOG_JSON, false, NULL);
   cleat__run_report_commit(&report, &moved);
-  ck_assert_str_eq(said(),
-                   "{\"time\":\"2026-10-14T17:46:40.000Z\",\"event\":\"saved\",\"step\":300,"
-                   "\"path\":\"step-300\",\"files\":12,\"bytes\":1288490189,"
-                   "\"seconds\":3.400}\n");
+  ck_assert_str_eq(said(), "{\"time\":\"2026-10-14T17:46:40.000Z\",\"event\":\"saved\",\"step\":300,"
+                           "\"path\":\"step-300\",\"files\":12,\"bytes\":1288490189,"
+                           "\"seconds\":3.400}\n");
   cleat__run_report_restored(&report, &moved);
   expect_event("restored");
   cleat__run_report_fresh(&report, "x");

@@ -114,8 +114,7 @@ static int watch_dir(void) {
 /* llm.c's sign comes before the others by name, and after them into DIR: a tool that looks meanwhile never sees it
  * beside half a checkpoint. */
 START_TEST(the_sign_comes_last) {
-  static const char *const names[] = {"DONE_00000100", "model_00000100.bin",
-                                      "state_00000100_00000.bin", NULL};
+  static const char *const names[] = {"DONE_00000100", "model_00000100.bin", "state_00000100_00000.bin", NULL};
   const int32_t header[256] = {20240527, 1, 1};
   scratch_write("tool/DONE_00000100", "", 0);
   scratch_write("tool/model_00000100.bin", "weights", 7);
@@ -130,8 +129,7 @@ END_TEST
 
 /* Megatron's tracker, too; it replaces one that is there. */
 START_TEST(the_tracker_comes_last) {
-  static const char *const names[] = {"iter_0000200/common.pt", "latest_checkpointed_iteration.txt",
-                                      NULL};
+  static const char *const names[] = {"iter_0000200/common.pt", "latest_checkpointed_iteration.txt", NULL};
   scratch_write("tool/iter_0000200/common.pt", "weights", 7);
   scratch_write("tool/latest_checkpointed_iteration.txt", "200", 3);
   save("megatron", names, 200);

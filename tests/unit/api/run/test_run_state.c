@@ -81,11 +81,10 @@ START_TEST(a_state_without_a_boot) {
   static const char *const boots[] = {"", ", \"boot\": 7", ", \"boot\": \"\"",
                                       ", \"boot\": \"0123456789012345678901234567890123456789\""};
   char text[400];
-  snprintf(
-      text, sizeof text,
-      "{\"format\": 1, \"store\": \"s3://b\", \"committed\": [{\"step\": \"7\", \"id\": \"a\", "
-      "\"fingerprint\": \"b\"%s}]}",
-      boots[_i]);
+  snprintf(text, sizeof text,
+           "{\"format\": 1, \"store\": \"s3://b\", \"committed\": [{\"step\": \"7\", \"id\": \"a\", "
+           "\"fingerprint\": \"b\"%s}]}",
+           boots[_i]);
   scratch_write(".cleat-run/state.json", text, strlen(text));
   ck_assert(!reopen("s3://b"));
   ck_assert_str_eq(cleat__run_state_find(&state, 7)->id, "a");
@@ -115,20 +114,19 @@ START_TEST(of_another_store_nothing_is_known) {
 END_TEST
 
 START_TEST(a_damaged_file_is_none) {
-  static const char *const texts[] = {
-      "",
-      "{",
-      "[]",
-      "{\"format\":2,\"store\":\"s3://b\",\"committed\":[]}",
-      "{\"format\":1,\"store\":\"s3://b\",\"committed\":[{\"step\":\"7\"}]}",
-      "{\"format\":1,\"store\":\"s3://"
-      "b\",\"committed\":[{\"step\":\"-1\",\"id\":\"a\",\"fingerprint\":\"b\"}]}",
-      "{\"format\":1,\"store\":\"s3://"
-      "b\",\"committed\":[{\"step\":\"99999999999999999999\",\"id\":\"a\","
-      "\"fingerprint\":\"b\"}]}",
-      "{\"format\":1,\"store\":\"s3://"
-      "b\",\"committed\":[{\"step\":\"1\",\"fingerprint\":\"b\",\"id\":"
-      "\"0123456789012345678901234567890123456789012345678901234567890123456789\"}]}"};
+  static const char *const texts[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{\"format\":2,\"store\":\"s3://b\",\"committed\":[]}",
+                                      "{\"format\":1,\"store\":\"s3://b\",\"committed\":[{\"step\":\"7\"}]}",
+                                      "{\"format\":1,\"store\":\"s3://"
+                                      "b\",\"committed\":[{\"step\":\"-1\",\"id\":\"a\",\"fingerprint\":\"b\"}]}",
+                                      "{\"format\":1,\"store\":\"s3://"
+                                      "b\",\"committed\":[{\"step\":\"99999999999999999999\",\"id\":\"a\","
+                                      "\"fingerprint\":\"b\"}]}",
+                                      "{\"format\":1,\"store\":\"s3://"
+                                      "b\",\"committed\":[{\"step\":\"1\",\"fingerprint\":\"b\",\"id\":"
+                                      "\"0123456789012345678901234567890123456789012345678901234567890123456789\"}]}"};
   scratch_write(".cleat-run/state.json", texts[_i], strlen(texts[_i]));
   ck_assert(reopen("s3://b"));
   ck_assert_uint_eq(state.count, 0);
@@ -165,8 +163,7 @@ END_TEST
 START_TEST(a_folder_that_cannot_be_written) {
   bool damaged;
   scratch_write("file", "x", 1);
-  must_fail(CLEAT_IO,
-            cleat__run_state_open(scratch_path("file"), "s3://b", &state, &damaged, &err));
+  must_fail(CLEAT_IO, cleat__run_state_open(scratch_path("file"), "s3://b", &state, &damaged, &err));
 }
 END_TEST
 
@@ -211,18 +208,10 @@ START_TEST(metadata_of_others) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("state", setup, teardown, 0),
-    TEST(remembers, 1),
-    TEST(bytes_are_known_for_one_boot, 1),
-    TEST(a_state_without_a_boot, 4),
-    TEST(is_on_the_disk, 1),
-    TEST(of_another_store_nothing_is_known, 1),
-    TEST(a_damaged_file_is_none, 8),
-    TEST(one_at_a_time, 1),
-    TEST(the_room_is_emptied, 1),
-    TEST(a_folder_that_cannot_be_written, 1),
-    TEST(metadata_comes_back, 3),
-    TEST(metadata_of_others, 13),
+    CASE("state", setup, teardown, 0),        TEST(remembers, 1),           TEST(bytes_are_known_for_one_boot, 1),
+    TEST(a_state_without_a_boot, 4),          TEST(is_on_the_disk, 1),      TEST(of_another_store_nothing_is_known, 1),
+    TEST(a_damaged_file_is_none, 8),          TEST(one_at_a_time, 1),       TEST(the_room_is_emptied, 1),
+    TEST(a_folder_that_cannot_be_written, 1), TEST(metadata_comes_back, 3), TEST(metadata_of_others, 13),
 };
 
 int main(void) {

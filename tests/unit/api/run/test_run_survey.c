@@ -145,8 +145,7 @@ START_TEST(new_files_with_old_times) {
 END_TEST
 
 START_TEST(folders_that_cannot_be_read) {
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__run_survey_read(scratch_path("none"), since, NULL, NULL, &survey, &err));
+  must_fail(CLEAT_NOT_FOUND, cleat__run_survey_read(scratch_path("none"), since, NULL, NULL, &survey, &err));
   must_fail(CLEAT_NOT_FOUND, cleat__run_survey_now(scratch_path("none"), &since, &err));
   ck_assert_str_eq(scratch_tree(""), "");
 }

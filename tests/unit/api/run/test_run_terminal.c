@@ -144,8 +144,7 @@ static void shell(int number) {
       type_when_told("\n");
       _exit(0);
     }
-    snprintf(script, sizeof script,
-             "trap 'printf . >&%d' CONT; " TELL "while ! read line; do :; done; exit 0", told[1],
+    snprintf(script, sizeof script, "trap 'printf . >&%d' CONT; " TELL "while ! read line; do :; done; exit 0", told[1],
              told[1]);
     supervise(script);
     break;

@@ -17,8 +17,8 @@ static inline size_t pair_count(const struct cleat__s3_pair *pairs) {
 }
 
 /* Signs: the date and the header Authorization must be these. `name`: of the vector. */
-static inline void check_signed(const struct cleat__s3_sign_request *request, const char *name,
-                                const char *date, const char *expected) {
+static inline void check_signed(const struct cleat__s3_sign_request *request, const char *name, const char *date,
+                                const char *expected) {
   struct cleat__buffer authorization;
   cleat__buffer_init(&authorization, CLEAT__S3_AUTHORIZATION_MAX);
   char amz_date[17] = "";

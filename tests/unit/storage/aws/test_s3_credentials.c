@@ -62,10 +62,8 @@ static void teardown(void) {
 static cleat_status get(const char *profile) {
   cleat__s3_credentials_free(chain);
   chain = NULL;
-  const struct cleat__s3_chain_options how = {.client = &options,
-                                              .profile = profile,
-                                              .anonymous = anonymous,
-                                              .clock = cleat__clock_system()};
+  const struct cleat__s3_chain_options how = {
+      .client = &options, .profile = profile, .anonymous = anonymous, .clock = cleat__clock_system()};
   cleat_status status = cleat__s3_credentials_new(&how, &chain, &err);
   return status ? status : cleat__s3_credentials_get(chain, &keys, cleat__call(NULL, &err));
 }

@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #define ROLE "arn:aws:iam::1:role/r"
-#define IDENTITY_KEYS(id) \
-  HTTP_REPLY("200 OK", STS_KEYS("AssumeRoleWithWebIdentity", id, IN_AN_HOUR))
+#define IDENTITY_KEYS(id) HTTP_REPLY("200 OK", STS_KEYS("AssumeRoleWithWebIdentity", id, IN_AN_HOUR))
 #define CONTAINER_KEYS(id) HTTP_REPLY("200 OK", JSON_KEYS(id, "Token", IN_AN_HOUR))
 
 /* ---- web identity ---- */
@@ -23,8 +22,7 @@
 static void use_web_identity(void) {
   setenv("AWS_WEB_IDENTITY_TOKEN_FILE", key_write("token", "hidden.web/token=\n"), 1);
   setenv("AWS_ROLE_ARN", ROLE, 1);
-  keys_of.options.sts_endpoint =
-      keys_of.server == NULL ? "http://127.0.0.1:1" : mock_server_url(keys_of.server);
+  keys_of.options.sts_endpoint = keys_of.server == NULL ? "http://127.0.0.1:1" : mock_server_url(keys_of.server);
 }
 
 START_TEST(a_web_identity) {
@@ -63,8 +61,7 @@ END_TEST
 
 START_TEST(tokens_that_are_none) {
   static char long_token[CLEAT__S3_TOKEN_FILE_MAX + 10];
-  static const char *const cases[] = {
-      "", "\n\n", "hidden\nhidden", "hid den", "hidden\r\nX-Evil: 1\n", long_token};
+  static const char *const cases[] = {"", "\n\n", "hidden\nhidden", "hid den", "hidden\r\nX-Evil: 1\n", long_token};
   memset(long_token, 't', sizeof long_token - 1);
   KEY_SERVE(IDENTITY_KEYS("web"));
   use_web_identity();
@@ -139,8 +136,8 @@ END_TEST
 /* The token is as good as the role's keys: over plain HTTP it goes nowhere but to this machine. The proxy would get
  * it. */
 START_TEST(a_web_identity_over_plain_http) {
-  static const char *const elsewhere[] = {"http://sts.example", "http://10.0.0.1:9000",
-                                          "http://127.0.0.1.evil.example", "http://[2001:db8::1]"};
+  static const char *const elsewhere[] = {"http://sts.example", "http://10.0.0.1:9000", "http://127.0.0.1.evil.example",
+                                          "http://[2001:db8::1]"};
   struct cleat__http_proxies proxies;
   KEY_SERVE(IDENTITY_KEYS("web"));
   use_web_identity();
@@ -319,8 +316,7 @@ END_TEST
 START_TEST(no_instance) {
   use_instance("http://127.0.0.1:1");
   key_fails(key_get(), CLEAT_DENIED, "no S3 keys found");
-  KEY_SERVE(HTTP_REPLY("200 OK", "hidden"), HTTP_REPLY("404 Not Found", "<html>"),
-            HTTP_REPLY("403 Forbidden", ""));
+  KEY_SERVE(HTTP_REPLY("200 OK", "hidden"), HTTP_REPLY("404 Not Found", "<html>"), HTTP_REPLY("403 Forbidden", ""));
   use_instance(mock_server_url(keys_of.server));
   key_fails(key_get(), CLEAT_DENIED, "no S3 keys found");
   ck_assert_uint_eq(key_requests(), 2);
@@ -380,11 +376,9 @@ END_TEST
 /* Keys have come from there: that it is silent, or gone, for a while does not mean that there are none. */
 START_TEST(an_instance_that_is_slow_later) {
   KEY_SERVE(HTTP_REPLY("200 OK", "hidden-1"), HTTP_REPLY("200 OK", "my-role"),
-            HTTP_REPLY("200 OK", JSON_KEYS("ec2-1", "Token", IN_AN_HOUR)),
-            HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"),
-            HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"),
-            HTTP_REPLY("200 OK", "my-role"),
-            HTTP_REPLY("200 OK", JSON_KEYS("ec2-2", "Token", IN_AN_HOUR)));
+            HTTP_REPLY("200 OK", JSON_KEYS("ec2-1", "Token", IN_AN_HOUR)), HTTP_REPLY("200 OK", "hidden-2"),
+            HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"),
+            HTTP_REPLY("200 OK", "my-role"), HTTP_REPLY("200 OK", JSON_KEYS("ec2-2", "Token", IN_AN_HOUR)));
   keys_of.options.instance_ms = 3000;
   use_instance(mock_server_url(keys_of.server));
   ck_ok(key_get());
@@ -439,8 +433,7 @@ START_TEST(the_order_of_places) {
   use_instance(mock_server_url(keys_of.server));
   ck_ok(key_get());
   key_expect("from-http", "the container endpoint", KEY_NOW_S + 3600);
-  key_write(".aws/credentials",
-            "[default]\naws_access_key_id = f\naws_secret_access_key = hidden-secret\n");
+  key_write(".aws/credentials", "[default]\naws_access_key_id = f\naws_secret_access_key = hidden-secret\n");
   ck_ok(key_get());
   key_expect("f", "the shared AWS files", 0);
   snprintf(all, sizeof all, "%s", IDENTITY_KEYS("web"));

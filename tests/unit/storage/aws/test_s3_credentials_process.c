@@ -73,8 +73,7 @@ START_TEST(command_lines) {
     ck_assert_msg((status == CLEAT_OK) == (cases[i].words != NULL), "%s", cases[i].line);
     char joined[256] = "";
     for (char **word = words; word != NULL && *word != NULL; word++)
-      snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s",
-               word == words ? "" : "|", *word);
+      snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", word == words ? "" : "|", *word);
     if (cases[i].words != NULL)
       ck_assert_str_eq(joined, cases[i].words);
     cleat__free(words);
@@ -103,11 +102,10 @@ START_TEST(what_a_program_is_given) {
              "cat <<'END'\n" GOOD "\nEND\n");
   ck_ok(key_get());
   /* Without a shell, which clears its mask by itself. */
-  key_write("mask.awk",
-            "/^SigBlk:[^1-9a-f]*$/ { good = 1 }\n"
-            "END { q = \"\\042\"\n"
-            "  print \"{\" q \"Version\" q \":1,\" q \"AccessKeyId\" q \":\" q \"i\" q\n"
-            "  if (good) print \",\" q \"SecretAccessKey\" q \":\" q \"s\" q \"}\" }\n");
+  key_write("mask.awk", "/^SigBlk:[^1-9a-f]*$/ { good = 1 }\n"
+                        "END { q = \"\\042\"\n"
+                        "  print \"{\" q \"Version\" q \":1,\" q \"AccessKeyId\" q \":\" q \"i\" q\n"
+                        "  if (good) print \",\" q \"SecretAccessKey\" q \":\" q \"s\" q \"}\" }\n");
   char config[1024];
   snprintf(config, sizeof config, "[default]\ncredential_process = awk -f %s /proc/self/status\n",
            scratch_path("mask.awk"));
@@ -192,8 +190,8 @@ START_TEST(a_program_is_cancelled) {
   ck_ok(cleat__s3_credentials_new(&keys_of.options, &keys_of.chain, &err));
   ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, NULL), 0);
   int64_t before = now_ms();
-  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancelled, &err)),
-            CLEAT_CANCELLED, "cancelled");
+  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancelled, &err)), CLEAT_CANCELLED,
+            "cancelled");
   ck_assert_int_lt(now_ms() - before, 2000);
   pthread_join(thread, NULL);
   expect_gone("pids");

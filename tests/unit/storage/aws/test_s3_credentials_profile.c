@@ -21,9 +21,8 @@ START_TEST(a_role_by_another_profile) {
   KEY_SERVE(ROLE_KEYS("role-1"));
   use_server();
   key_write(".aws/credentials", "[base]\n" STATIC("base-id"));
-  key_write(".aws/config",
-            "[profile train]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n"
-            "external_id = x/7\nduration_seconds = 3600\nrole_session_name = me\n");
+  key_write(".aws/config", "[profile train]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n"
+                           "external_id = x/7\nduration_seconds = 3600\nrole_session_name = me\n");
   keys_of.options.profile = "train";
   ck_ok(key_get());
   key_expect("role-1", FILES, KEY_NOW_S + 3600);
@@ -32,8 +31,7 @@ START_TEST(a_role_by_another_profile) {
   key_saw_field(1, "RoleSessionName=me");
   key_saw_field(1, "ExternalId=x%2F7");
   key_saw_field(1, "DurationSeconds=3600");
-  key_saw_header(1, "Authorization",
-                 "AWS4-HMAC-SHA256 Credential=base-id/20261014/eu-west-1/sts/aws4_request");
+  key_saw_header(1, "Authorization", "AWS4-HMAC-SHA256 Credential=base-id/20261014/eu-west-1/sts/aws4_request");
   key_saw_header(1, "x-amz-date", "20261014T174640Z");
 }
 END_TEST
@@ -46,15 +44,13 @@ END_TEST
 
 static void use_role(void) {
   use_server();
-  key_write(".aws/config",
-            "[default]\nrole_arn = r\nsource_profile = base\n[profile base]\n" STATIC("base-id"));
+  key_write(".aws/config", "[default]\nrole_arn = r\nsource_profile = base\n[profile base]\n" STATIC("base-id"));
 }
 
 /* Our clock is an hour late: STS's is taken, for the store too. */
 START_TEST(a_role_and_a_wrong_clock) {
   atomic_llong skew_s = 0;
-  KEY_SERVE(REFUSED(AN_HOUR_ON),
-            HTTP_REPLY("200 OK", STS_KEYS("AssumeRole", "role", IN_TWO_HOURS)));
+  KEY_SERVE(REFUSED(AN_HOUR_ON), HTTP_REPLY("200 OK", STS_KEYS("AssumeRole", "role", IN_TWO_HOURS)));
   use_role();
   keys_of.options.skew_s = &skew_s;
   ck_ok(key_get());
@@ -124,8 +120,7 @@ START_TEST(a_profile_that_names_itself) {
 END_TEST
 
 START_TEST(a_role_by_a_place) {
-  KEY_SERVE(ROLE_KEYS("role"), HTTP_REPLY("200 OK", JSON_KEYS("pod", "Token", IN_AN_HOUR)),
-            ROLE_KEYS("role-2"));
+  KEY_SERVE(ROLE_KEYS("role"), HTTP_REPLY("200 OK", JSON_KEYS("pod", "Token", IN_AN_HOUR)), ROLE_KEYS("role-2"));
   use_server();
   key_write(".aws/config", "[default]\nrole_arn = r\ncredential_source = Environment\n"
                            "[profile pod]\nrole_arn = r\ncredential_source = EcsContainer\n"
@@ -136,8 +131,7 @@ START_TEST(a_role_by_a_place) {
   ck_ok(key_get());
   key_saw_header(1, "Authorization", "Credential=env-id/");
   keys_of.options.profile = "pod";
-  key_fails((memset(&keys_of.keys, 0, sizeof keys_of.keys), key_get()), CLEAT_DENIED,
-            "credential_source EcsContainer");
+  key_fails((memset(&keys_of.keys, 0, sizeof keys_of.keys), key_get()), CLEAT_DENIED, "credential_source EcsContainer");
   setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", mock_server_url(keys_of.server), 1);
   ck_ok(key_get());
   key_expect("role-2", FILES, KEY_NOW_S + 3600);
@@ -165,9 +159,8 @@ END_TEST
 START_TEST(a_role_by_a_program) {
   KEY_SERVE(ROLE_KEYS("role"));
   use_server();
-  key_write(".aws/config",
-            "[default]\nrole_arn = r\nsource_profile = tool\n[profile tool]\ncredential_process = "
-            "printf '{\"Version\":1,\"AccessKeyId\":\"tool\",\"SecretAccessKey\":\"hidden\"}'\n");
+  key_write(".aws/config", "[default]\nrole_arn = r\nsource_profile = tool\n[profile tool]\ncredential_process = "
+                           "printf '{\"Version\":1,\"AccessKeyId\":\"tool\",\"SecretAccessKey\":\"hidden\"}'\n");
   ck_ok(key_get());
   key_saw_header(1, "Authorization", "Credential=tool/");
 }
@@ -179,8 +172,7 @@ static const struct {
   const char *word;
 } BAD[] = {
     {"[default]\nrole_arn = r\n", CLEAT_INVALID, "source_profile"},
-    {"[default]\nrole_arn = r\nsource_profile = a\ncredential_source = Environment\n",
-     CLEAT_INVALID, "exactly one"},
+    {"[default]\nrole_arn = r\nsource_profile = a\ncredential_source = Environment\n", CLEAT_INVALID, "exactly one"},
     {"[default]\nrole_arn = r\nsource_profile = none\n", CLEAT_INVALID, "no profile 'none'"},
     {"[default]\nrole_arn = r\nsource_profile = a\n[profile a]\nregion = x\n", CLEAT_DENIED,
      "no keys in its source_profile 'a'"},
@@ -193,14 +185,12 @@ static const struct {
      "d\n"
      "[profile d]\nrole_arn = r\nsource_profile = e\n[profile e]\n" STATIC("i"),
      CLEAT_INVALID, "more than 5 profiles"},
-    {"[default]\nrole_arn = r\nsource_profile = a\nduration_seconds = 12h\n[profile a]\n" STATIC(
-         "i"),
-     CLEAT_INVALID, "duration_seconds"},
-    {"[default]\nrole_arn = r\nsource_profile = a\nduration_seconds = 60\n[profile a]\n" STATIC(
-         "i"),
-     CLEAT_INVALID, "duration_seconds"},
-    {"[default]\nrole_arn = r\nsource_profile = a\n[profile a]\naws_access_key_id = hidden\n",
-     CLEAT_INVALID, "aws_secret_access_key is not"},
+    {"[default]\nrole_arn = r\nsource_profile = a\nduration_seconds = 12h\n[profile a]\n" STATIC("i"), CLEAT_INVALID,
+     "duration_seconds"},
+    {"[default]\nrole_arn = r\nsource_profile = a\nduration_seconds = 60\n[profile a]\n" STATIC("i"), CLEAT_INVALID,
+     "duration_seconds"},
+    {"[default]\nrole_arn = r\nsource_profile = a\n[profile a]\naws_access_key_id = hidden\n", CLEAT_INVALID,
+     "aws_secret_access_key is not"},
     {"[default\n" STATIC("i"), CLEAT_INVALID, "line 1"},
     {"[default]\ncredential_process = \"hidden\n", CLEAT_INVALID, "open quote"},
 };
@@ -217,8 +207,7 @@ END_TEST
 START_TEST(what_the_source_may_not) {
   KEY_SERVE(HTTP_REPLY("403 Forbidden", STS_ERROR("AccessDenied", "not with hidden-secret")));
   use_server();
-  key_write(".aws/config",
-            "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\n" STATIC("i"));
+  key_write(".aws/config", "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\n" STATIC("i"));
   key_fails(key_get(), CLEAT_DENIED, "AssumeRole at http://127.0.0.1:");
 }
 END_TEST
@@ -226,8 +215,7 @@ END_TEST
 START_TEST(memory_runs_out) {
   KEY_SERVE(ROLE_KEYS("role"));
   use_server();
-  key_write(".aws/config",
-            "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\n" STATIC("i"));
+  key_write(".aws/config", "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\n" STATIC("i"));
   key_out_of_memory(20);
 }
 END_TEST

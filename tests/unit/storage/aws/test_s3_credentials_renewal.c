@@ -74,8 +74,7 @@ START_TEST(the_same_keys_again) {
 END_TEST
 
 START_TEST(old_keys_stay_while_the_place_is_down) {
-  KEY_SERVE(KEYS("one", IN_AN_HOUR), DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN,
-            KEYS("two", IN_TWO_HOURS));
+  KEY_SERVE(KEYS("one", IN_AN_HOUR), DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, KEYS("two", IN_TWO_HOURS));
   use_container();
   ck_ok(key_get());
   expect_at(2700, "one", 4); /* three tries, then a pause */
@@ -136,8 +135,7 @@ static int64_t now_ms(void) {
 static void *ask(void *arg) {
   struct asker *asker = arg;
   int64_t before = now_ms();
-  asker->status =
-      cleat__s3_credentials_get(keys_of.chain, &asker->keys, cleat__call(NULL, &asker->error));
+  asker->status = cleat__s3_credentials_get(keys_of.chain, &asker->keys, cleat__call(NULL, &asker->error));
   asker->took_ms = now_ms() - before;
   return NULL;
 }
@@ -229,8 +227,8 @@ START_TEST(waiting_is_cancelled) {
     (void)poll(NULL, 0, 10);
   atomic_bool cancel = true;
   int64_t before = now_ms();
-  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancel, &err)),
-            CLEAT_CANCELLED, "cancelled");
+  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancel, &err)), CLEAT_CANCELLED,
+            "cancelled");
   ck_assert_int_lt(now_ms() - before, 500);
   pthread_join(askers[0].thread, NULL);
   ck_assert_int_eq(askers[0].status, CLEAT_OK);

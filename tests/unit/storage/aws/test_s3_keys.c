@@ -71,9 +71,7 @@ START_TEST(a_document_of_the_metadata) {
                   "\"SecretAccessKey\":\"s\",\"Token\":\"t\",\"Version\":\"2012\"}",
                   &INSTANCE));
   ck_assert_str_eq(keys.session_token, "t");
-  ck_fails(
-      read_json("{\"Code\":\"hidden\",\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\"}", &INSTANCE),
-      CLEAT_DENIED);
+  ck_fails(read_json("{\"Code\":\"hidden\",\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\"}", &INSTANCE), CLEAT_DENIED);
   ck_assert_ptr_nonnull(strstr(err.message, "Code"));
   ck_assert_ptr_null(strstr(err.message, "hidden"));
 }
@@ -123,10 +121,8 @@ START_TEST(values_are_bounded) {
   memset(token, 't', sizeof token);
   token[CLEAT__S3_SESSION_TOKEN_MAX] = '\0';
   for (int i = 0; i < 2; i++) {
-    snprintf(
-        text, sizeof text,
-        "{\"Version\":1,\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\",\"SessionToken\":\"%s\"}",
-        token);
+    snprintf(text, sizeof text,
+             "{\"Version\":1,\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\",\"SessionToken\":\"%s\"}", token);
     if (i == 0)
       ck_ok(read_json(text, &PROCESS));
     else

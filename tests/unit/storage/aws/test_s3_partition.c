@@ -19,8 +19,8 @@ static const struct {
   const char *sts[4];
 } HOSTS[] = {
     {"eu-west-1",
-     {"s3.eu-west-1.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com",
-      "s3-fips.eu-west-1.amazonaws.com", "s3-fips.dualstack.eu-west-1.amazonaws.com"},
+     {"s3.eu-west-1.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com", "s3-fips.eu-west-1.amazonaws.com",
+      "s3-fips.dualstack.eu-west-1.amazonaws.com"},
      {"sts.eu-west-1.amazonaws.com", "sts.eu-west-1.api.aws", "sts-fips.eu-west-1.amazonaws.com",
       "sts-fips.eu-west-1.api.aws"}},
     {"cn-north-1",
@@ -30,18 +30,18 @@ static const struct {
     {"us-gov-west-1",
      {"s3.us-gov-west-1.amazonaws.com", "s3.dualstack.us-gov-west-1.amazonaws.com",
       "s3-fips.us-gov-west-1.amazonaws.com", "s3-fips.dualstack.us-gov-west-1.amazonaws.com"},
-     {"sts.us-gov-west-1.amazonaws.com", "sts.us-gov-west-1.api.aws",
-      "sts.us-gov-west-1.amazonaws.com", "sts-fips.us-gov-west-1.api.aws"}},
+     {"sts.us-gov-west-1.amazonaws.com", "sts.us-gov-west-1.api.aws", "sts.us-gov-west-1.amazonaws.com",
+      "sts-fips.us-gov-west-1.api.aws"}},
     {"us-iso-east-1",
-     {"s3.us-iso-east-1.c2s.ic.gov", "s3.dualstack.us-iso-east-1.c2s.ic.gov",
-      "s3-fips.us-iso-east-1.c2s.ic.gov", "s3-fips.dualstack.us-iso-east-1.c2s.ic.gov"},
-     {"sts.us-iso-east-1.c2s.ic.gov", "sts.us-iso-east-1.api.aws.ic.gov",
-      "sts-fips.us-iso-east-1.c2s.ic.gov", "sts-fips.us-iso-east-1.api.aws.ic.gov"}},
+     {"s3.us-iso-east-1.c2s.ic.gov", "s3.dualstack.us-iso-east-1.c2s.ic.gov", "s3-fips.us-iso-east-1.c2s.ic.gov",
+      "s3-fips.dualstack.us-iso-east-1.c2s.ic.gov"},
+     {"sts.us-iso-east-1.c2s.ic.gov", "sts.us-iso-east-1.api.aws.ic.gov", "sts-fips.us-iso-east-1.c2s.ic.gov",
+      "sts-fips.us-iso-east-1.api.aws.ic.gov"}},
     {"us-isob-east-1",
      {"s3.us-isob-east-1.sc2s.sgov.gov", "s3.dualstack.us-isob-east-1.sc2s.sgov.gov",
       "s3-fips.us-isob-east-1.sc2s.sgov.gov", "s3-fips.dualstack.us-isob-east-1.sc2s.sgov.gov"},
-     {"sts.us-isob-east-1.sc2s.sgov.gov", "sts.us-isob-east-1.api.aws.scloud",
-      "sts-fips.us-isob-east-1.sc2s.sgov.gov", "sts-fips.us-isob-east-1.api.aws.scloud"}},
+     {"sts.us-isob-east-1.sc2s.sgov.gov", "sts.us-isob-east-1.api.aws.scloud", "sts-fips.us-isob-east-1.sc2s.sgov.gov",
+      "sts-fips.us-isob-east-1.api.aws.scloud"}},
     {"eu-isoe-west-1",
      {"s3.eu-isoe-west-1.cloud.adc-e.uk", NULL, "s3-fips.eu-isoe-west-1.cloud.adc-e.uk", NULL},
      {"sts.eu-isoe-west-1.cloud.adc-e.uk", NULL, "sts-fips.eu-isoe-west-1.cloud.adc-e.uk", NULL}},
@@ -54,8 +54,7 @@ static const struct {
      {"sts.eusc-de-east-1.amazonaws.eu", "sts.eusc-de-east-1.api.amazonwebservices.eu",
       "sts-fips.eusc-de-east-1.amazonaws.eu", "sts-fips.eusc-de-east-1.api.amazonwebservices.eu"}},
 };
-static void check_host(const char *region, enum cleat__s3_service service, unsigned number,
-                       const char *host) {
+static void check_host(const char *region, enum cleat__s3_service service, unsigned number, const char *host) {
   struct cleat__s3_variant variant = {.fips = (number & 2) != 0, .dualstack = (number & 1) != 0};
   struct cleat__s3_endpoint endpoint = {0};
   cleat_status status = cleat__s3_partition_endpoint(region, service, variant, &endpoint, &err);
@@ -81,12 +80,10 @@ END_TEST
 START_TEST(what_there_is_not_names_the_variable) {
   struct cleat__s3_variant fips = {.fips = true}, dualstack = {.dualstack = true};
   struct cleat__s3_endpoint endpoint;
-  ck_assert_int_eq(
-      cleat__s3_partition_endpoint("cn-north-1", CLEAT__S3_SERVICE_S3, fips, &endpoint, &err),
-      CLEAT_INVALID);
+  ck_assert_int_eq(cleat__s3_partition_endpoint("cn-north-1", CLEAT__S3_SERVICE_S3, fips, &endpoint, &err),
+                   CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.hint, "AWS_USE_FIPS_ENDPOINT"));
-  ck_assert_int_eq(cleat__s3_partition_endpoint("eu-isoe-west-1", CLEAT__S3_SERVICE_S3, dualstack,
-                                                &endpoint, &err),
+  ck_assert_int_eq(cleat__s3_partition_endpoint("eu-isoe-west-1", CLEAT__S3_SERVICE_S3, dualstack, &endpoint, &err),
                    CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.hint, "AWS_USE_DUALSTACK_ENDPOINT"));
 }

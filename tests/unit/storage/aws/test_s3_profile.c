@@ -69,10 +69,9 @@ START_TEST(the_last_of_two_counts_and_sections_join) {
 END_TEST
 
 START_TEST(a_config_file_names_its_sections_otherwise) {
-  static const char text[] =
-      "[default]\nregion = d\n[profile dev]\nregion = e\n"
-      "[profile \"two words\"]\nregion = w\n[dev]\nregion = wrong\n"
-      "[services dev]\nregion = s\n[profilex dev]\nregion = x\n[profiledev]\nregion = y\n";
+  static const char text[] = "[default]\nregion = d\n[profile dev]\nregion = e\n"
+                             "[profile \"two words\"]\nregion = w\n[dev]\nregion = wrong\n"
+                             "[services dev]\nregion = s\n[profilex dev]\nregion = x\n[profiledev]\nregion = y\n";
   ck_assert_int_eq(parse(text, CLEAT__S3_PROFILE_CONFIG, "default"), CLEAT_OK);
   check_value("region", "d");
   ck_assert_int_eq(parse(text, CLEAT__S3_PROFILE_CONFIG, "dev"), CLEAT_OK);
@@ -81,8 +80,7 @@ START_TEST(a_config_file_names_its_sections_otherwise) {
   check_value("region", "w");
   ck_assert_int_eq(parse(text, CLEAT__S3_PROFILE_SERVICES, "dev"), CLEAT_OK);
   check_value("region", "s");
-  ck_assert_int_eq(parse("[profile default]\nregion = p\n", CLEAT__S3_PROFILE_CONFIG, "default"),
-                   CLEAT_OK);
+  ck_assert_int_eq(parse("[profile default]\nregion = p\n", CLEAT__S3_PROFILE_CONFIG, "default"), CLEAT_OK);
   check_value("region", "p");
 }
 END_TEST
@@ -119,10 +117,7 @@ START_TEST(a_byte_order_mark_is_passed_over) {
 END_TEST
 
 static const char *const MALFORMED[] = {
-    "[p]\n\nno equal sign secret\n",
-    "[p]\n\n= value\n",
-    "[p]\n\n[broken\n",
-    "[p]\n\n[q] text\n",
+    "[p]\n\nno equal sign secret\n",      "[p]\n\n= value\n", "[p]\n\n[broken\n", "[p]\n\n[q] text\n",
     "[p]\na = 1\n  continued = secret\n",
 };
 
@@ -135,18 +130,16 @@ START_TEST(malformed_lines_are_told_by_number_and_not_quoted) {
 END_TEST
 
 START_TEST(other_sections_may_hold_anything) {
-  ck_assert_int_eq(
-      parse("free text\n[q]\nwhat is this\n[p]\na = 1\n", CLEAT__S3_PROFILE_CREDENTIALS, "p"),
-      CLEAT_OK);
+  ck_assert_int_eq(parse("free text\n[q]\nwhat is this\n[p]\na = 1\n", CLEAT__S3_PROFILE_CREDENTIALS, "p"), CLEAT_OK);
   check_value("a", "1");
 }
 END_TEST
 
 START_TEST(a_nul_byte_is_refused) {
   static const char text[] = "[p]\na = 1\0 2\n";
-  ck_assert_int_eq(cleat__s3_profile_parse(text, sizeof text - 1, "/a/file",
-                                           CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
-                   CLEAT_INVALID);
+  ck_assert_int_eq(
+      cleat__s3_profile_parse(text, sizeof text - 1, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
+      CLEAT_INVALID);
 }
 END_TEST
 
@@ -155,27 +148,26 @@ START_TEST(lines_settings_and_files_are_bounded) {
   char *text = cleat__alloc(size);
   ck_assert_ptr_nonnull(text);
   memset(text, '\n', size);
-  ck_assert_int_eq(cleat__s3_profile_parse(text, size, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS,
-                                           "p", &profile, &err),
+  ck_assert_int_eq(cleat__s3_profile_parse(text, size, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
                    CLEAT_INVALID);
   memset(text, '#', size);
   ck_assert_int_eq(cleat__s3_profile_parse(text, CLEAT__S3_PROFILE_LINE_MAX + 1, "/a/file",
                                            CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
                    CLEAT_INVALID);
-  ck_assert_int_eq(cleat__s3_profile_parse(text, CLEAT__S3_PROFILE_LINE_MAX, "/a/file",
-                                           CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
+  ck_assert_int_eq(cleat__s3_profile_parse(text, CLEAT__S3_PROFILE_LINE_MAX, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS,
+                                           "p", &profile, &err),
                    CLEAT_OK);
   cleat__s3_profile_clear(&profile);
   int used = snprintf(text, size, "[p]\n");
   for (int i = 0; i <= CLEAT__S3_PROFILE_KEYS_MAX; i++)
     used += snprintf(text + used, size - (size_t)used, "k%d = v\n", i);
-  ck_assert_int_eq(cleat__s3_profile_parse(text, (size_t)used, "/a/file",
-                                           CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
-                   CLEAT_INVALID);
+  ck_assert_int_eq(
+      cleat__s3_profile_parse(text, (size_t)used, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
+      CLEAT_INVALID);
   used = snprintf(text, size, "[p]\n%0300d = v\n", 0);
-  ck_assert_int_eq(cleat__s3_profile_parse(text, (size_t)used, "/a/file",
-                                           CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
-                   CLEAT_INVALID);
+  ck_assert_int_eq(
+      cleat__s3_profile_parse(text, (size_t)used, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
+      CLEAT_INVALID);
   cleat__free(text);
 }
 END_TEST
@@ -229,9 +221,7 @@ START_TEST(files_are_loaded) {
   ck_assert_ptr_nonnull(mkdtemp(folder));
   char *path = cleat__strprintf("%s/credentials", folder);
   bool exists = true;
-  ck_assert_int_eq(
-      cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err),
-      CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err), CLEAT_OK);
   ck_assert(!exists);
   ck_assert(!profile.found);
 
@@ -239,31 +229,24 @@ START_TEST(files_are_loaded) {
   ck_assert_ptr_nonnull(file);
   fputs("[p]\na = 1\n", file);
   fclose(file);
-  ck_assert_int_eq(
-      cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err),
-      CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err), CLEAT_OK);
   ck_assert(exists);
   check_value("a", "1");
   cleat__s3_profile_clear(&profile);
 
   /* A folder is no file, /dev/null is an empty one, and a pipe without a writer does not hang. */
-  ck_assert_int_eq(
-      cleat__s3_profile_load(folder, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err),
-      CLEAT_IO);
+  ck_assert_int_eq(cleat__s3_profile_load(folder, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &exists, &err),
+                   CLEAT_IO);
   ck_assert_ptr_nonnull(strstr(err.message, folder));
-  ck_assert_int_eq(
-      cleat__s3_profile_load("/dev/null", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err),
-      CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_profile_load("/dev/null", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err),
+                   CLEAT_OK);
   cleat__s3_profile_clear(&profile);
   ck_assert_int_eq(unlink(path), 0);
   ck_assert_int_eq(mkfifo(path, 0600), 0);
-  ck_assert_int_eq(
-      cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err),
-      CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_profile_load(path, CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err), CLEAT_OK);
   /* Far over the limit, and without an end. */
-  ck_assert_int_eq(
-      cleat__s3_profile_load("/dev/zero", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err),
-      CLEAT_INVALID);
+  ck_assert_int_eq(cleat__s3_profile_load("/dev/zero", CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, NULL, &err),
+                   CLEAT_INVALID);
   unlink(path);
   rmdir(folder);
   cleat__free(path);

@@ -138,8 +138,8 @@ static struct cleat__s3_sign_request request_of(const struct vector *vector) {
                                          .payload_hash = vector->payload_hash};
 }
 
-static void check_vector(const struct vector *vector, const char *id, const char *secret,
-                         const char *region, int64_t wall_s, const char *date) {
+static void check_vector(const struct vector *vector, const char *id, const char *secret, const char *region,
+                         int64_t wall_s, const char *date) {
   struct cleat__s3_credentials keys = {0};
   snprintf(keys.access_key_id, sizeof keys.access_key_id, "%s", id);
   snprintf(keys.secret_access_key, sizeof keys.secret_access_key, "%s", secret);
@@ -149,27 +149,26 @@ static void check_vector(const struct vector *vector, const char *id, const char
   request.region = region;
   request.wall_s = wall_s;
 
-  char *expected = cleat__strprintf(
-      "AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, SignedHeaders=%s, Signature=%s", id,
-      date, region, vector->signed_headers, vector->signature);
+  char *expected =
+      cleat__strprintf("AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, SignedHeaders=%s, Signature=%s", id,
+                       date, region, vector->signed_headers, vector->signature);
   check_signed(&request, vector->path, date, expected);
   cleat__free(expected);
 }
 
 START_TEST(the_examples_of_the_s3_reference) {
-  check_vector(&EXAMPLES[_i], "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-               "us-east-1", EXAMPLE_TIME, "20130524T000000Z");
+  check_vector(&EXAMPLES[_i], "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1",
+               EXAMPLE_TIME, "20130524T000000Z");
 }
 END_TEST
 
 START_TEST(what_botocore_signs) {
-  check_vector(&BOTOCORE[_i], "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
-               "eu-west-1", BOTOCORE_TIME, "20261121T120000Z");
+  check_vector(&BOTOCORE[_i], "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "eu-west-1", BOTOCORE_TIME,
+               "20261121T120000Z");
 }
 END_TEST
 
-static cleat_status try_headers(const struct cleat__s3_pair *headers, size_t count,
-                                struct cleat_error *err) {
+static cleat_status try_headers(const struct cleat__s3_pair *headers, size_t count, struct cleat_error *err) {
   struct cleat__s3_credentials keys = {.access_key_id = "id", .secret_access_key = "secret"};
   struct cleat__s3_sign_request request = {.method = "GET",
                                            .path = "/",

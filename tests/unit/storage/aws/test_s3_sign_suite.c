@@ -34,9 +34,7 @@ static const struct {
      "GET",
      "/",
      {{0}},
-     {{"host", "example.amazonaws.com"},
-      {"my-header1", " value1"},
-      {"my-header2", " \"a   b   c\""}},
+     {{"host", "example.amazonaws.com"}, {"my-header1", " value1"}, {"my-header2", " \"a   b   c\""}},
      "",
      "host;my-header1;my-header2;x-amz-date",
      "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736"},
@@ -263,8 +261,7 @@ START_TEST(the_public_suite) {
                                            .service = "service",
                                            .no_content_sha256 = true,
                                            .wall_s = TIME};
-  char *expected = cleat__strprintf("AWS4-HMAC-SHA256 Credential=" ID
-                                    "/20150830/us-east-1/service/aws4_request, "
+  char *expected = cleat__strprintf("AWS4-HMAC-SHA256 Credential=" ID "/20150830/us-east-1/service/aws4_request, "
                                     "SignedHeaders=%s, Signature=%s",
                                     CASES[_i].signed_headers, CASES[_i].signature);
   check_signed(&request, CASES[_i].name, "20150830T123600Z", expected);

@@ -69,8 +69,7 @@ START_TEST(passes_everything_on) {
   ck_assert_uint_eq(page.count, 1);
   cleat__list_page_clear(&page);
   must(cleat__store_remove(store, "a/k", cleat__call(&scratch_go_on, &err)));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(store->max_parts, 10000);
   ck_assert_uint_eq(store->capabilities, CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH);
   ck_assert_ptr_nonnull(strstr(store->display, "file:///"));
@@ -83,8 +82,7 @@ static char text[] = "text";
 static const struct cleat__feed feed = {4, memory_feed_read, text};
 
 static struct cleat__stored_part text_part(void) {
-  return (struct cleat__stored_part){
-      .number = 1, .size = 4, .crc32c = cleat__crc32c(0, text, sizeof text - 1)};
+  return (struct cleat__stored_part){.number = 1, .size = 4, .crc32c = cleat__crc32c(0, text, sizeof text - 1)};
 }
 
 START_TEST(uploads_pass_too) {
@@ -95,19 +93,16 @@ START_TEST(uploads_pass_too) {
   wrap(CLEAT__FAULT_AFTER);
   must(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(upload.id, "");
-  must(cleat__store_multipart_part(store, &upload, cleat__spans(&(struct cleat__span){text, 4}, 1),
-                                   &part, cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_part(store, &upload, cleat__spans(&(struct cleat__span){text, 4}, 1), &part,
+                                   cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(part.etag, "");
   part.etag[0] = '\0';
-  must(
-      cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(part.etag, "");
-  must(cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                         cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(found);
-  must(
-      cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)));
   must(cleat__store_multipart_abort(store, &upload, cleat__call(&scratch_go_on, &err)));
   scratch_expect(store, "k", "text");
 }
@@ -120,8 +115,7 @@ START_TEST(before_never_reaches_the_store) {
   ck_assert_str_eq(scratch_tree(""), "");
   must(put("k"));
   fail_next();
-  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)),
-                  "injected fault in remove k");
+  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)), "injected fault in remove k");
   scratch_expect(store, "k", "text");
 }
 END_TEST
@@ -132,8 +126,7 @@ START_TEST(after_is_done_but_not_told) {
   expect_injected(put("k"), "injected fault in put k");
   scratch_expect(store, "k", "text");
   fail_next();
-  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)),
-                  "injected fault in remove k");
+  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)), "injected fault in remove k");
   ck_assert_str_eq(scratch_tree("root"), "");
 }
 END_TEST
@@ -143,8 +136,7 @@ START_TEST(after_keeps_real_failures) {
   struct cleat__object object;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();
-  ck_assert_int_eq(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)),
-                   CLEAT_NOT_FOUND);
+  ck_assert_int_eq(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)), CLEAT_NOT_FOUND);
   cleat__fault_disarm();
 }
 END_TEST
@@ -159,16 +151,15 @@ static void expect_outputs_untouched(void) {
   expect_injected(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)),
                   "injected fault in head k");
   fail_next();
-  expect_injected(cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){into, 4}, 1),
-                                   &crc, cleat__call(&scratch_go_on, &err)),
+  expect_injected(cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){into, 4}, 1), &crc,
+                                   cleat__call(&scratch_go_on, &err)),
                   "injected fault in get k");
   fail_next();
   expect_injected(cleat__store_get_small(store, "k", 9, &small, cleat__call(&scratch_go_on, &err)),
                   "injected fault in get_small k");
   fail_next();
-  expect_injected(
-      cleat__store_list(store, "k", false, NULL, &page, cleat__call(&scratch_go_on, &err)),
-      "injected fault in list k");
+  expect_injected(cleat__store_list(store, "k", false, NULL, &page, cleat__call(&scratch_go_on, &err)),
+                  "injected fault in list k");
   ck_assert_uint_eq(object.size, 7);
   ck_assert_uint_eq(page.count, 7);
   ck_assert_uint_eq(small.size, 7);
@@ -196,32 +187,27 @@ START_TEST(faults_in_uploads) {
   size_t count = 7;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();
-  expect_injected(
-      cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)),
-      "injected fault in multipart_create k");
+  expect_injected(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)),
+                  "injected fault in multipart_create k");
   ck_assert_str_eq(upload.id, "");
   must(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   fail_next();
-  expect_injected(cleat__store_multipart_part(store, &upload,
-                                              cleat__spans(&(struct cleat__span){text, 4}, 1),
-                                              &part, cleat__call(&scratch_go_on, &err)),
+  expect_injected(cleat__store_multipart_part(store, &upload, cleat__spans(&(struct cleat__span){text, 4}, 1), &part,
+                                              cleat__call(&scratch_go_on, &err)),
                   "injected fault in multipart_part k");
   ck_assert_str_eq(part.etag, "");
   fail_next();
-  expect_injected(
-      cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)),
-      "injected fault in multipart_feed k");
+  expect_injected(cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)),
+                  "injected fault in multipart_feed k");
   ck_assert_str_eq(part.etag, "");
   fail_next();
-  expect_injected(cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                                    cleat__call(&scratch_go_on, &err)),
+  expect_injected(cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)),
                   "injected fault in multipart_list_parts k");
   ck_assert_ptr_null(found);
   ck_assert_uint_eq(count, 7);
   fail_next();
-  expect_injected(
-      cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)),
-      "injected fault in multipart_complete k");
+  expect_injected(cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)),
+                  "injected fault in multipart_complete k");
   scratch_expect(store, "k", "text");
   fail_next();
   expect_injected(cleat__store_multipart_abort(store, &upload, cleat__call(&scratch_go_on, &err)),

@@ -42,11 +42,9 @@ static double fake_random(void *ctx) {
 
 static void setup(void) {
   fake = (struct fake){.now_ms = 5000, .random = 0.5};
-  clock_ = (struct cleat__clock){
-      .monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &fake};
+  clock_ = (struct cleat__clock){.monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &fake};
   cleat__retry_quota_init(&quota);
-  config = (struct cleat__retry_config){
-      .clock = &clock_, .random = fake_random, .random_ctx = &fake, .quota = &quota};
+  config = (struct cleat__retry_config){.clock = &clock_, .random = fake_random, .random_ctx = &fake, .quota = &quota};
   atomic_store(&cancel, false);
   cleat__retry_begin(&retry, &config);
 }
@@ -227,8 +225,7 @@ static pthread_barrier_t start;
 /* Takes five tokens for each of ROUNDS first retries; the argument is not used. */
 static void *take_often(void *arg) {
   struct fake own = {.random = 0.0};
-  struct cleat__clock own_clock = {
-      .monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &own};
+  struct cleat__clock own_clock = {.monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &own};
   struct cleat__retry_config own_config = {
       .clock = &own_clock, .random = fake_random, .random_ctx = &own, .quota = &quota};
   enum cleat__retry_stop stop;
@@ -304,8 +301,7 @@ START_TEST(retry_after_values) {
       {"soon", -1},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-    ck_assert_msg(cleat__retry_after_ms(cases[i].value, 1795262400) == cases[i].ms, "%s",
-                  cases[i].value);
+    ck_assert_msg(cleat__retry_after_ms(cases[i].value, 1795262400) == cases[i].ms, "%s", cases[i].value);
 }
 END_TEST
 

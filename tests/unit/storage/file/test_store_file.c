@@ -27,8 +27,7 @@ static cleat_status remove_key(const char *key) {
   return cleat__store_remove(store, key, cleat__call(&scratch_go_on, &err));
 }
 
-static cleat_status get(const char *key, uint64_t offset, struct cleat__spans spans,
-                        uint32_t *crc) {
+static cleat_status get(const char *key, uint64_t offset, struct cleat__spans spans, uint32_t *crc) {
   return cleat__store_get(store, key, offset, spans, crc, cleat__call(&scratch_go_on, &err));
 }
 
@@ -213,8 +212,7 @@ static void check_spans(char *bytes, char *back, size_t size, size_t step) {
     used += length;
   }
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
-  must(cleat__store_put(store, "k", cleat__spans(spans, COUNT), &options,
-                        cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_put(store, "k", cleat__spans(spans, COUNT), &options, cleat__call(&scratch_go_on, &err)));
   memset(back, 0, size);
   must(get("k", 0, cleat__spans(&(struct cleat__span){back, size}, 1), &crc));
   ck_assert_uint_eq(crc, options.crc32c);
@@ -253,9 +251,8 @@ static void check_range(const char *bytes, size_t offset, size_t length, size_t 
 
 START_TEST(ranges_at_every_border) {
   static char bytes[RANGED_SIZE];
-  static const size_t borders[] = {0,          1,       4095,    262144,          262145,
-                                   1048575,    1048576, 1048577, RANGED_SIZE - 5, RANGED_SIZE - 1,
-                                   RANGED_SIZE};
+  static const size_t borders[] = {
+      0, 1, 4095, 262144, 262145, 1048575, 1048576, 1048577, RANGED_SIZE - 5, RANGED_SIZE - 1, RANGED_SIZE};
   const size_t count = sizeof borders / sizeof borders[0];
   for (size_t i = 0; i < RANGED_SIZE; i++)
     bytes[i] = (char)(i * 13 + i / 509);
@@ -277,10 +274,8 @@ START_TEST(a_short_object_is_an_integrity_failure) {
   must_fail(CLEAT_INTEGRITY, get("k", 0, cleat__spans(&(struct cleat__span){into, 6}, 1), &crc));
   must_fail(CLEAT_INTEGRITY, get("k", 5, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
   must_fail(CLEAT_INTEGRITY, get("k", 100, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
-  must_fail(CLEAT_INTEGRITY,
-            get("k", UINT64_MAX, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
-  must_fail(CLEAT_INTEGRITY,
-            get("k", INT64_MAX, cleat__spans(&(struct cleat__span){into, 9}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY, get("k", UINT64_MAX, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY, get("k", INT64_MAX, cleat__spans(&(struct cleat__span){into, 9}, 1), &crc));
   ck_assert_uint_eq(crc, 77);
   must(get("k", 5, cleat__spans(NULL, 0), &crc));
   ck_assert_uint_eq(crc, 0);
@@ -292,10 +287,8 @@ START_TEST(small_objects) {
   struct cleat__small small = {.size = 99};
   struct cleat__object headed;
   must(put("k", "12345"));
-  must_fail(CLEAT_LIMIT,
-            cleat__store_get_small(store, "k", 4, &small, cleat__call(&scratch_go_on, &err)));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_get_small(store, "l", 4, &small, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_LIMIT, cleat__store_get_small(store, "k", 4, &small, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_get_small(store, "l", 4, &small, cleat__call(&scratch_go_on, &err)));
   ck_assert_ptr_null(small.bytes);
   ck_assert_uint_eq(small.size, 99);
   must(cleat__store_get_small(store, "k", 5, &small, cleat__call(&scratch_go_on, &err)));
@@ -320,27 +313,15 @@ START_TEST(what_is_no_object_is_not_found) {
   ck_assert_ptr_nonnull(strstr(err.message, "root/folder/other: No such file or directory"));
   /* A FIFO without a writer would block a careless reader for ever. */
   ck_assert_int_eq(mkfifo(scratch_path("root/fifo"), 0600), 0);
-  must_fail(CLEAT_NOT_FOUND,
-            get("fifo", 0, cleat__spans(&(struct cleat__span){&byte, 1}, 1), &crc));
+  must_fail(CLEAT_NOT_FOUND, get("fifo", 0, cleat__spans(&(struct cleat__span){&byte, 1}, 1), &crc));
   ck_assert_uint_eq(scratch_fds(), fds);
 }
 END_TEST
 
 static const char *const odd_keys[] = {
-    "with space",
-    "a+b",
-    "100%",
-    "%41",
-    "r\xc3\xa9sum\xc3\xa9/\xe6\x97\xa5\xe6\x9c\xac",
-    "a;b&c=d",
-    "quote\"'`$",
-    "back\\slash",
-    "...",
-    "-rf",
-    "#hash?query",
-    "a/b c/d+e",
-    "~",
-    "*",
+    "with space",  "a+b",        "100%",        "%41", "r\xc3\xa9sum\xc3\xa9/\xe6\x97\xa5\xe6\x9c\xac",
+    "a;b&c=d",     "quote\"'`$", "back\\slash", "...", "-rf",
+    "#hash?query", "a/b c/d+e",  "~",           "*",
 };
 
 START_TEST(odd_key_names) {
@@ -414,9 +395,7 @@ static void *raise_counter(void *arg) {
   while (*raised < 30) {
     struct cleat__small small = {0};
     char next[16];
-    ck_assert_int_eq(
-        cleat__store_get_small(store, "c", 16, &small, cleat__call(&scratch_go_on, &mine)),
-        CLEAT_OK);
+    ck_assert_int_eq(cleat__store_get_small(store, "c", 16, &small, cleat__call(&scratch_go_on, &mine)), CLEAT_OK);
     snprintf(next, sizeof next, "%lu", strtoul(small.bytes, NULL, 10) + 1);
     cleat__free(small.bytes);
     if (scratch_put(store, "c", next, CLEAT__PUT_IF_MATCH, small.etag, &mine) == CLEAT_OK)
@@ -460,12 +439,10 @@ static void *put_and_remove(void *arg) {
   const char *key = arg;
   struct cleat_error mine;
   for (int i = 0; i < 60; i++) {
-    ck_assert_msg(scratch_put(store, key, "x",
-                              i % 2 == 0 ? CLEAT__PUT_ALWAYS : CLEAT__PUT_CREATE_ONLY, NULL,
-                              &mine) == CLEAT_OK,
+    ck_assert_msg(scratch_put(store, key, "x", i % 2 == 0 ? CLEAT__PUT_ALWAYS : CLEAT__PUT_CREATE_ONLY, NULL, &mine) ==
+                      CLEAT_OK,
                   "%s", mine.message);
-    ck_assert_msg(cleat__store_remove(store, key, cleat__call(&scratch_go_on, &mine)) == CLEAT_OK,
-                  "%s", mine.message);
+    ck_assert_msg(cleat__store_remove(store, key, cleat__call(&scratch_go_on, &mine)) == CLEAT_OK, "%s", mine.message);
   }
   return NULL;
 }

@@ -17,8 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static cleat_status put_bytes(const char *key, void *bytes, size_t size, uint32_t crc,
-                              const atomic_bool *cancel) {
+static cleat_status put_bytes(const char *key, void *bytes, size_t size, uint32_t crc, const atomic_bool *cancel) {
   struct cleat__put_options options = {.crc32c = crc};
   struct cleat__span body = {bytes, size};
   return cleat__store_put(store, key, cleat__spans(&body, 1), &options, cleat__call(cancel, &err));
@@ -40,11 +39,9 @@ START_TEST(cancel_leaves_nothing) {
   must_fail(CLEAT_CANCELLED, put_bytes("a/k", text, 5, cleat__crc32c(0, text, 5), &cancel));
   ck_assert_str_eq(scratch_tree("root"), "");
   must(put("k", "12345"));
-  must_fail(CLEAT_CANCELLED,
-            cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){text, 5}, 1), &crc,
-                             cleat__call(&cancel, &err)));
-  must_fail(CLEAT_CANCELLED,
-            cleat__store_list(store, "", false, NULL, &page, cleat__call(&cancel, &err)));
+  must_fail(CLEAT_CANCELLED, cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){text, 5}, 1), &crc,
+                                              cleat__call(&cancel, &err)));
+  must_fail(CLEAT_CANCELLED, cleat__store_list(store, "", false, NULL, &page, cleat__call(&cancel, &err)));
 }
 END_TEST
 
@@ -67,10 +64,10 @@ START_TEST(a_full_disk_leaves_nothing) {
   static char bytes[3 << 20];
   must(put("a/old", "kept"));
   limit_files(1 << 20);
-  cleat_status status = put_bytes("a/b/new", bytes, sizeof bytes,
-                                  cleat__crc32c(0, bytes, sizeof bytes), &scratch_go_on);
-  cleat_status replaced = put_bytes("a/old", bytes, sizeof bytes,
-                                    cleat__crc32c(0, bytes, sizeof bytes), &scratch_go_on);
+  cleat_status status =
+      put_bytes("a/b/new", bytes, sizeof bytes, cleat__crc32c(0, bytes, sizeof bytes), &scratch_go_on);
+  cleat_status replaced =
+      put_bytes("a/old", bytes, sizeof bytes, cleat__crc32c(0, bytes, sizeof bytes), &scratch_go_on);
   unlimit_files();
   ck_assert_int_eq(status, CLEAT_NO_SPACE);
   ck_assert_int_eq(replaced, CLEAT_NO_SPACE);
@@ -82,16 +79,13 @@ START_TEST(a_full_disk_leaves_nothing) {
 END_TEST
 
 START_TEST(no_room_for_an_upload_is_found_at_once) {
-  struct cleat__upload upload = {
-      .key = "a/big", .size = UINT64_C(1) << 50, .part_bytes = UINT64_C(1) << 40};
-  must_fail(CLEAT_NO_SPACE,
-            cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
+  struct cleat__upload upload = {.key = "a/big", .size = UINT64_C(1) << 50, .part_bytes = UINT64_C(1) << 40};
+  must_fail(CLEAT_NO_SPACE, cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   ck_assert_ptr_nonnull(strstr(err.message, "cannot reserve space for "));
   ck_assert_str_eq(scratch_tree("root"), "");
   upload.size = UINT64_MAX;
   upload.part_bytes = UINT64_C(1) << 62;
-  must_fail(CLEAT_NO_SPACE,
-            cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NO_SPACE, cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 
@@ -138,10 +132,8 @@ START_TEST(a_folder_that_may_not_be_read) {
   must(put("a/k", "kept"));
   ck_assert_int_eq(chmod(scratch_path("root/a"), 0), 0);
   set_override(false);
-  must_fail(CLEAT_DENIED,
-            cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
-  must_fail(CLEAT_DENIED,
-            cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_DENIED, cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_DENIED, cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   set_override(true);
   chmod(scratch_path("root/a"), 0755);
 }
@@ -156,8 +148,7 @@ START_TEST(a_root_that_is_a_file) {
   ck_assert_ptr_nonnull(strstr(err.message, "/file: Not a directory"));
   ck_assert_str_ne(err.hint, "");
   must_fail(CLEAT_INVALID, scratch_put(below_file, "k", "x", CLEAT__PUT_ALWAYS, NULL, &err));
-  must_fail(CLEAT_INVALID,
-            cleat__store_list(on_file, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_INVALID, cleat__store_list(on_file, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   cleat__store_close(on_file);
   cleat__store_close(below_file);
   ck_assert_str_eq(scratch_tree(""), "file\n");
@@ -198,10 +189,8 @@ START_TEST(links_do_not_lead_out) {
   must(put("k", "x"));
   ck_assert_int_eq(symlink("../outside", scratch_path("root/dir")), 0);
   ck_assert_int_eq(symlink("../outside/secret", scratch_path("root/leaf")), 0);
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_head(store, "dir/secret", &object, cleat__call(&scratch_go_on, &err)));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_head(store, "leaf", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "dir/secret", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "leaf", &object, cleat__call(&scratch_go_on, &err)));
   must_fail(CLEAT_IO, put("dir/new", "x"));
   ck_assert_ptr_nonnull(strstr(err.hint, "links"));
   must(cleat__store_remove(store, "dir/secret", cleat__call(&scratch_go_on, &err)));
@@ -298,10 +287,9 @@ START_TEST(every_failing_call_of_a_read) {
     struct cleat__small small = {0};
     struct cleat__span spans[] = {{NULL, 2}, {into, 3}};
     cleat__fault_arm(1, false);
-    must_fail(CLEAT_NO_MEMORY, n == 1 ? cleat__store_get(store, "k", 0, cleat__spans(spans, 2),
-                                                         &crc, cleat__call(&scratch_go_on, &err))
-                                      : cleat__store_get_small(store, "k", 9, &small,
-                                                               cleat__call(&scratch_go_on, &err)));
+    must_fail(CLEAT_NO_MEMORY,
+              n == 1 ? cleat__store_get(store, "k", 0, cleat__spans(spans, 2), &crc, cleat__call(&scratch_go_on, &err))
+                     : cleat__store_get_small(store, "k", 9, &small, cleat__call(&scratch_go_on, &err)));
     cleat__fault_disarm();
     ck_assert_ptr_null(small.bytes);
   }

@@ -28,9 +28,8 @@ static unsigned list_all(const char *prefix, bool delimited) {
     for (size_t i = 0; i < page.count; i++) {
       const struct cleat__list_entry *entry = &page.entries[i];
       ck_assert_int_eq(entry->is_prefix, entry->key[strlen(entry->key) - 1] == '/');
-      used +=
-          (size_t)snprintf(text + used, sizeof text - used, entry->is_prefix ? "%s\n" : "%s %llu\n",
-                           entry->key, (unsigned long long)entry->size);
+      used += (size_t)snprintf(text + used, sizeof text - used, entry->is_prefix ? "%s\n" : "%s %llu\n", entry->key,
+                               (unsigned long long)entry->size);
       ck_assert_uint_lt(used, sizeof text);
     }
     more = page.next != NULL;
@@ -93,8 +92,7 @@ START_TEST(prefixes) {
   expect("step-", true, "step-1/\nstep-10/\nstep-2 5\n");
   expect("step-1", true, "step-1/\nstep-10/\n");
   expect("step-1/", true, "step-1/manifest.json 1\nstep-1/x/\n");
-  expect("step-1/", false,
-         "step-1/manifest.json 1\nstep-1/x/model 3\nstep-1/x/rank-00000.json 2\n");
+  expect("step-1/", false, "step-1/manifest.json 1\nstep-1/x/model 3\nstep-1/x/rank-00000.json 2\n");
   expect("step-1/x/rank-", false, "step-1/x/rank-00000.json 2\n");
   expect("step-1", false,
          "step-1/manifest.json 1\nstep-1/x/model 3\nstep-1/x/rank-00000.json 2\n"
@@ -158,8 +156,7 @@ static void write_many(const char *folder, const char *leaf, unsigned count) {
   }
 }
 
-static void expect_many(const char *prefix, bool delimited, const char *folder, const char *leaf,
-                        unsigned count) {
+static void expect_many(const char *prefix, bool delimited, const char *folder, const char *leaf, unsigned count) {
   unsigned pages = list_all(prefix, delimited);
   const char *at = text;
   ck_assert_uint_eq(pages, count == 0 ? 1 : (count + CLEAT__LIST_PAGE - 1) / CLEAT__LIST_PAGE);
@@ -238,8 +235,7 @@ START_TEST(every_failing_call) {
   ck_assert_uint_gt(calls, 1000);
   for (unsigned long n = 1; n <= calls; n += n < 30 || n + 5 > calls ? 1 : 37) {
     cleat__fault_arm(n, false);
-    must_fail(CLEAT_NO_MEMORY,
-              cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
+    must_fail(CLEAT_NO_MEMORY, cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
     cleat__fault_disarm();
   }
   ck_assert_uint_eq(scratch_fds(), fds);

@@ -121,16 +121,14 @@ static cleat_status operate(struct waiter *waiter) {
   struct cleat_error mine;
   char text[] = "waiter";
   struct cleat__span body = {text, 6};
-  struct cleat__put_options options = {.condition = waiter->what == REPLACE ? CLEAT__PUT_IF_MATCH
-                                                                            : CLEAT__PUT_ALWAYS,
+  struct cleat__put_options options = {.condition = waiter->what == REPLACE ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_ALWAYS,
                                        .etag = waiter->etag,
                                        .crc32c = cleat__crc32c(0, text, 6)};
   if (waiter->what == DROP_LOCK)
     return drop_lock() ? CLEAT_OK : CLEAT_NOT_FOUND;
   if (waiter->what == REMOVE)
     return cleat__store_remove(store, "k", cleat__call(&waiter->cancel, &mine));
-  return cleat__store_put(store, "k", cleat__spans(&body, 1), &options,
-                          cleat__call(&waiter->cancel, &mine));
+  return cleat__store_put(store, "k", cleat__spans(&body, 1), &options, cleat__call(&waiter->cancel, &mine));
 }
 
 static void *waiter_main(void *arg) {

@@ -48,17 +48,13 @@ static uint32_t count_of(uint64_t size) {
 }
 
 /* Stores part `number` in two spans, by any store. */
-static cleat_status store_part(struct cleat__store *by, uint32_t number,
-                               struct cleat_error *error) {
+static cleat_status store_part(struct cleat__store *by, uint32_t number, struct cleat_error *error) {
   size_t offset = (size_t)(number - 1) * PART;
   size_t size = upload.size - offset < PART ? (size_t)upload.size - offset : PART;
-  struct cleat__span body[] = {{bytes + offset, size / 3},
-                               {bytes + offset + size / 3, size - size / 3}};
+  struct cleat__span body[] = {{bytes + offset, size / 3}, {bytes + offset + size / 3, size - size / 3}};
   struct cleat__stored_part *part = &parts[number - 1];
-  *part = (struct cleat__stored_part){
-      .number = number, .size = size, .crc32c = cleat__crc32c(0, bytes + offset, size)};
-  return cleat__store_multipart_part(by, &upload, cleat__spans(body, 2), part,
-                                     cleat__call(&scratch_go_on, error));
+  *part = (struct cleat__stored_part){.number = number, .size = size, .crc32c = cleat__crc32c(0, bytes + offset, size)};
+  return cleat__store_multipart_part(by, &upload, cleat__spans(body, 2), part, cleat__call(&scratch_go_on, error));
 }
 
 static cleat_status complete(void) {
@@ -81,8 +77,7 @@ static void expect_object(const char *key, size_t size) {
   ck_assert(memcmp(back, bytes, size) == 0);
 }
 
-static const size_t sizes[] = {0,        1,        PART - 1,     PART,
-                               PART + 1, 2 * PART, 7 * PART + 3, PARTS_MAX *PART};
+static const size_t sizes[] = {0, 1, PART - 1, PART, PART + 1, 2 * PART, 7 * PART + 3, PARTS_MAX *PART};
 
 START_TEST(parts_in_reverse_order) {
   unsigned fds = scratch_fds();
@@ -107,8 +102,7 @@ START_TEST(invisible_until_complete) {
   must(begin("a/k", 2 * PART));
   must(store_part(store, 1, &err));
   must(store_part(store, 2, &err));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
   must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 0);
   cleat__list_page_clear(&page);
@@ -125,8 +119,8 @@ START_TEST(abort_leaves_nothing) {
   must(store_part(store, 2, &err));
   must(abort_upload());
   ck_assert_str_eq(scratch_tree("root"), "");
-  must_fail(CLEAT_NOT_FOUND, cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                                               cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   must_fail(CLEAT_NOT_FOUND, store_part(store, 1, &err));
   must_fail(CLEAT_NOT_FOUND, complete());
   must(abort_upload());
@@ -152,10 +146,10 @@ START_TEST(complete_needs_every_part) {
   parts[1].number = 2;
   must_fail(CLEAT_INTEGRITY, complete());
   ck_assert_ptr_nonnull(strstr(err.message, "part 2 was not stored"));
-  must_fail(CLEAT_INVALID, cleat__store_multipart_complete(store, &upload, parts, 2,
-                                                           cleat__call(&scratch_go_on, &err)));
-  must_fail(CLEAT_INVALID, cleat__store_multipart_complete(store, &upload, parts, 4,
-                                                           cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_INVALID,
+            cleat__store_multipart_complete(store, &upload, parts, 2, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_INVALID,
+            cleat__store_multipart_complete(store, &upload, parts, 4, cleat__call(&scratch_go_on, &err)));
   must(store_part(store, 2, &err));
   parts[2].crc32c ^= 1;
   must_fail(CLEAT_INTEGRITY, complete());
@@ -189,13 +183,13 @@ START_TEST(parts_of_the_wrong_size_or_sum) {
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     struct cleat__stored_part part = {.number = wrong[i].number, .size = wrong[i].size};
     body.length = wrong[i].length;
-    must_fail(CLEAT_INVALID, cleat__store_multipart_part(store, &upload, cleat__spans(&body, 1),
-                                                         &part, cleat__call(&scratch_go_on, &err)));
+    must_fail(CLEAT_INVALID, cleat__store_multipart_part(store, &upload, cleat__spans(&body, 1), &part,
+                                                         cleat__call(&scratch_go_on, &err)));
   }
   struct cleat__stored_part part = {.number = 1, .size = PART, .crc32c = 1};
   body.length = PART;
-  must_fail(CLEAT_INTEGRITY, cleat__store_multipart_part(store, &upload, cleat__spans(&body, 1),
-                                                         &part, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_INTEGRITY, cleat__store_multipart_part(store, &upload, cleat__spans(&body, 1), &part,
+                                                         cleat__call(&scratch_go_on, &err)));
   must(store_part(store, 2, &err));
   must_fail(CLEAT_INTEGRITY, complete());
   must(abort_upload());
@@ -207,8 +201,7 @@ START_TEST(limits_of_create) {
   must_fail(CLEAT_LIMIT, begin("k", UINT64_C(10001) * PART));
   memset(&upload, 0, sizeof upload);
   snprintf(upload.key, sizeof upload.key, "k");
-  must_fail(CLEAT_LIMIT,
-            cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_LIMIT, cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_eq(scratch_tree(""), "");
 }
 END_TEST
@@ -222,8 +215,7 @@ struct sender {
 static void *send_parts(void *arg) {
   struct sender *sender = arg;
   struct cleat_error mine;
-  for (uint32_t number = sender->first; number <= PARTS_MAX && sender->status == CLEAT_OK;
-       number += 4)
+  for (uint32_t number = sender->first; number <= PARTS_MAX && sender->status == CLEAT_OK; number += 4)
     sender->status = store_part(store, number, &mine);
   return NULL;
 }
@@ -252,15 +244,13 @@ START_TEST(another_process_goes_on) {
   struct cleat__stored_part *found = NULL;
   size_t count = 99;
   must(begin("a/k", 4 * PART + 1));
-  must(cleat__store_multipart_list_parts(other, &upload, &found, &count,
-                                         cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_list_parts(other, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 0);
   cleat__free(found);
   must(store_part(store, 4, &err));
   must(store_part(store, 1, &err));
   must(store_part(other, 5, &err));
-  must(cleat__store_multipart_list_parts(other, &upload, &found, &count,
-                                         cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_list_parts(other, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 3);
   static const uint32_t numbers[] = {1, 4, 5};
   for (size_t i = 0; i < 3; i++) {
@@ -274,8 +264,7 @@ START_TEST(another_process_goes_on) {
   cleat__free(found);
   must(store_part(other, 2, &err));
   must(store_part(other, 3, &err));
-  must(
-      cleat__store_multipart_complete(other, &upload, parts, 5, cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_complete(other, &upload, parts, 5, cleat__call(&scratch_go_on, &err)));
   expect_object("a/k", 4 * PART + 1);
   /* The first did not hear of it: the object stands, so its complete is a success. */
   must(complete());
@@ -297,12 +286,8 @@ START_TEST(a_lost_reply_is_settled) {
 END_TEST
 
 START_TEST(ids_that_are_none) {
-  static const char *const ids[] = {"",
-                                    "..",
-                                    "../../x",
-                                    "00",
-                                    "0123456789abcdef0123456789abcdef",
-                                    "zz23456789abcdef0123456789abcdef"};
+  static const char *const ids[] = {
+      "", "..", "../../x", "00", "0123456789abcdef0123456789abcdef", "zz23456789abcdef0123456789abcdef"};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
     struct cleat__stored_part *found = NULL;
     size_t count = 0;
@@ -312,8 +297,7 @@ START_TEST(ids_that_are_none) {
     must_fail(CLEAT_NOT_FOUND, store_part(store, 1, &err));
     must_fail(CLEAT_NOT_FOUND, complete());
     must_fail(CLEAT_NOT_FOUND,
-              cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                                cleat__call(&scratch_go_on, &err)));
+              cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
     must(abort_upload());
   }
 }
@@ -337,15 +321,13 @@ START_TEST(a_damaged_journal_is_not_believed) {
   ck_assert_int_eq(fseek(file, HEADER + 24 + 16, SEEK_SET), 0);
   fputc((int)(parts[1].crc32c & 0xff) ^ 1, file);
   fclose(file);
-  must(cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                         cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 2);
   ck_assert_uint_eq(found[1].number, 3);
   cleat__free(found);
   must_fail(CLEAT_INTEGRITY, complete());
   ck_assert_int_eq(truncate(scratch_path(hidden(".parts")), HEADER + 30), 0);
-  must(cleat__store_multipart_list_parts(store, &upload, &found, &count,
-                                         cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_list_parts(store, &upload, &found, &count, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(found);
 }
@@ -358,8 +340,7 @@ START_TEST(a_cut_upload_is_not_completed) {
   must(store_part(store, 2, &err));
   ck_assert_int_eq(truncate(scratch_path(hidden("")), 2 * PART - 1), 0);
   must_fail(CLEAT_INTEGRITY, complete());
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 
@@ -408,8 +389,7 @@ END_TEST
 
 /* What feeds a part, from `bytes`. */
 static uint64_t feed_end;
-static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size,
-                               struct cleat_error *error) {
+static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *error) {
   (void)ctx;
   if (offset + size > feed_end)
     return cleat__error_set(error, CLEAT_CHANGED, "it became shorter");
@@ -420,8 +400,7 @@ static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size
 static cleat_status feed_part(uint64_t size, uint32_t crc32c) {
   struct cleat__feed feed = {size, read_bytes, NULL};
   parts[0] = (struct cleat__stored_part){.number = 1, .size = size, .crc32c = crc32c};
-  return cleat__store_multipart_feed(store, &upload, &feed, &parts[0],
-                                     cleat__call(&scratch_go_on, &err));
+  return cleat__store_multipart_feed(store, &upload, &feed, &parts[0], cleat__call(&scratch_go_on, &err));
 }
 
 START_TEST(parts_that_are_fed) {
@@ -447,12 +426,10 @@ END_TEST
 
 START_TEST(cancelled_parts) {
   atomic_bool cancel = true;
-  struct cleat__stored_part part = {
-      .number = 1, .size = PART, .crc32c = cleat__crc32c(0, bytes, PART)};
+  struct cleat__stored_part part = {.number = 1, .size = PART, .crc32c = cleat__crc32c(0, bytes, PART)};
   must(begin("k", PART));
   must_fail(CLEAT_CANCELLED,
-            cleat__store_multipart_part(store, &upload,
-                                        cleat__spans(&(struct cleat__span){bytes, PART}, 1), &part,
+            cleat__store_multipart_part(store, &upload, cleat__spans(&(struct cleat__span){bytes, PART}, 1), &part,
                                         cleat__call(&cancel, &err)));
   must_fail(CLEAT_INTEGRITY, complete());
 }

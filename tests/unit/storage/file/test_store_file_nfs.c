@@ -40,8 +40,7 @@ static struct {
 } nfs;
 
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
-int statx(int folder, const char *restrict path, int flags, unsigned mask,
-          struct statx *restrict info) {
+int statx(int folder, const char *restrict path, int flags, unsigned mask, struct statx *restrict info) {
   if ((flags & AT_STATX_FORCE_SYNC) != 0 && nfs.name != NULL && strcmp(path, nfs.name) == 0)
     nfs.name = NULL;
   return (int)syscall(SYS_statx, folder, path, flags, mask, info);
@@ -199,8 +198,7 @@ START_TEST(a_stale_file_is_opened_again) {
   for (int reads = 0; reads < 2; reads++) {
     nfs.stale_opens = reads == 0 ? 2 : 0;
     nfs.stale_reads = reads == 0 ? 0 : 2;
-    must(cleat__store_get(store, "k", 0, cleat__spans(&span, 1), &crc,
-                          cleat__call(&scratch_go_on, &err)));
+    must(cleat__store_get(store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&scratch_go_on, &err)));
     ck_assert_str_eq(text, "first");
     nfs.stale_reads = reads == 0 ? 0 : 2;
     scratch_expect(store, "k", "first");
@@ -332,11 +330,9 @@ START_TEST(removed_files_that_are_open_are_no_objects) {
   ck_assert_str_eq(page.entries[0].key, "k");
   cleat__list_page_clear(&page);
   int64_t now_s = (int64_t)time(NULL);
-  must(cleat__store_sweep(store, "", now_s - 3600, false, &swept,
-                          cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_sweep(store, "", now_s - 3600, false, &swept, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(swept.objects, 0);
-  must(cleat__store_sweep(store, "", now_s + 3600, false, &swept,
-                          cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_sweep(store, "", now_s + 3600, false, &swept, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(swept.objects, 1);
   ck_assert_str_eq(scratch_tree("root"), "k\n");
 }
@@ -350,8 +346,7 @@ START_TEST(an_object_is_no_upload) {
   store = scratch_store("root");
   snprintf(hidden, sizeof hidden, "root/f/" CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload.id);
   ck_assert_int_eq(link(scratch_path(hidden), scratch_path("root/f/k")), 0);
-  must_fail(CLEAT_LOST,
-            cleat__store_multipart_adopt(store, &upload, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(store, &upload, cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 

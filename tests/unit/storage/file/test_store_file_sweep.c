@@ -71,8 +71,7 @@ static bool is_there(const char *name) {
 START_TEST(lists_tell_dates) {
   struct cleat__list_page page = {0};
   put("store/a/b", 3 * DAYS);
-  ck_ok(
-      cleat__store_list(client->store, "", false, NULL, &page, cleat__call(&client->never, &err)));
+  ck_ok(cleat__store_list(client->store, "", false, NULL, &page, cleat__call(&client->never, &err)));
   ck_assert_uint_eq(page.count, 1);
   ck_assert_int_le(page.entries[0].modified_s, now_s() - 3 * DAYS);
   ck_assert_int_ge(page.entries[0].modified_s, now_s() - 3 * DAYS - 100);
@@ -84,8 +83,7 @@ START_TEST(lists_tell_dates) {
 END_TEST
 
 static const char *const hidden[] = {ATTEMPT ".cleat-put-0123456789abcdef", ATTEMPT ".cleat-lock",
-                                     ATTEMPT "sub/.cleat-lock",
-                                     "store/step-000000000005/.cleat-put-0123456789abcdef",
+                                     ATTEMPT "sub/.cleat-lock", "store/step-000000000005/.cleat-put-0123456789abcdef",
                                      ATTEMPT ".cleat-upload-0123456789abcdef0123456789abcdef"};
 enum { HIDDEN = sizeof hidden / sizeof hidden[0] };
 
@@ -101,8 +99,7 @@ START_TEST(hidden_files_of_the_dead) {
 END_TEST
 
 START_TEST(young_and_foreign_hidden_files_stay) {
-  static const char *const foreign[] = {ATTEMPT ".cleat-put-0123", ATTEMPT ".cleat-locks",
-                                        ATTEMPT ".cleat-other",
+  static const char *const foreign[] = {ATTEMPT ".cleat-put-0123", ATTEMPT ".cleat-locks", ATTEMPT ".cleat-other",
                                         "store/notes/.cleat-put-0123456789abcdef"};
   for (int i = 0; i < HIDDEN; i++)
     put(hidden[i], DAYS / 2);
@@ -133,8 +130,7 @@ END_TEST
 START_TEST(links_are_not_followed) {
   put("elsewhere/.cleat-put-0123456789abcdef", 9 * DAYS);
   put("store/step-000000000005/keep", 9 * DAYS);
-  ck_assert_int_eq(symlink(scratch_path("elsewhere"), scratch_path("store/step-000000000005/link")),
-                   0);
+  ck_assert_int_eq(symlink(scratch_path("elsewhere"), scratch_path("store/step-000000000005/link")), 0);
   ck_assert_uint_eq(gc(false), 0);
   ck_assert(is_there("elsewhere/.cleat-put-0123456789abcdef"));
 }

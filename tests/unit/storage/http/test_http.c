@@ -94,8 +94,7 @@ START_TEST(methods_and_empty_bodies) {
     ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
     snprintf(line, sizeof line, "%s / HTTP/1.1\r\n", cases[i].method);
     ck_assert_int_eq(strncmp(seen.request.head, line, strlen(line)), 0);
-    ck_assert_int_eq(mock_header(&seen.request, "Content-Length", value, sizeof value),
-                     cases[i].has_body);
+    ck_assert_int_eq(mock_header(&seen.request, "Content-Length", value, sizeof value), cases[i].has_body);
     ck_assert_int_eq(web.reply.content_length, 2);
     ck_assert_uint_eq(web.reply.body_bytes, strcmp(cases[i].method, "HEAD") == 0 ? 0 : 2);
   }
@@ -171,8 +170,7 @@ START_TEST(error_body_goes_to_the_text) {
 END_TEST
 
 static bool say_much(void *ctx, const struct mock_request *request) {
-  mock_print(request->fd, "HTTP/1.1 %s\r\nContent-Length: 200000\r\n\r\n%0*d", (char *)ctx, 200000,
-             1);
+  mock_print(request->fd, "HTTP/1.1 %s\r\nContent-Length: 200000\r\n\r\n%0*d", (char *)ctx, 200000, 1);
   return true;
 }
 
@@ -201,13 +199,12 @@ START_TEST(long_text_is_refused) {
 END_TEST
 
 START_TEST(headers_are_kept) {
-  web_start(
-      web_say,
-      "HTTP/1.1 100 Continue\r\nETag: \"interim\"\r\nDate: interim\r\n\r\n"
-      "HTTP/1.1 200 OK\r\neTaG:  \"abc-1\" \r\nRetry-After: 7\r\nx-amz-bucket-region: eu-west-1\r\n"
-      "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nX-Amz-Request-Id: \r\nETagx: no\r\n"
-      "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-      false);
+  web_start(web_say,
+            "HTTP/1.1 100 Continue\r\nETag: \"interim\"\r\nDate: interim\r\n\r\n"
+            "HTTP/1.1 200 OK\r\neTaG:  \"abc-1\" \r\nRetry-After: 7\r\nx-amz-bucket-region: eu-west-1\r\n"
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nX-Amz-Request-Id: \r\nETagx: no\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            false);
   struct cleat__http_request request = web_request("GET");
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_str_eq(web.reply.etag, "\"abc-1\"");
@@ -259,8 +256,7 @@ START_TEST(too_many_headers_are_refused) {
 END_TEST
 
 START_TEST(redirect_is_not_followed) {
-  web_start(web_say,
-            "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+  web_start(web_say, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
             MOCK_WHOLE);
   struct cleat__http_request request = web_request("GET");
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);

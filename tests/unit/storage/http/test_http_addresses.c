@@ -15,15 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS \
-  8 /* libcurl shuffles the addresses: by chance the right one comes first half the time */
+#define ROUNDS 8 /* libcurl shuffles the addresses: by chance the right one comes first half the time */
 
 /* ---- names ---- */
 
 static struct addrinfo *add_address(struct addrinfo *next, in_addr_t host, in_port_t port) {
   struct addrinfo *info = calloc(1, sizeof *info + sizeof(struct sockaddr_in));
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(host)};
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(host)};
   ck_assert_ptr_nonnull(info);
   memcpy(info + 1, &address, sizeof address);
   info->ai_family = AF_INET;
@@ -39,8 +37,7 @@ static struct addrinfo *add_address(struct addrinfo *next, in_addr_t host, in_po
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 
 /* one.test and two.test have that many addresses; of others only numbers are known. */
-VISIBLE int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
-                        struct addrinfo **result) {
+VISIBLE int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **result) {
   struct in_addr number;
   in_port_t port = htons((in_port_t)(service != NULL ? strtoul(service, NULL, 10) : 0));
   (void)hints;
@@ -213,11 +210,9 @@ START_TEST(a_try_after_one_that_broke_goes_elsewhere) {
     script.count = 2;
     script_start();
     mock_server_also(script.server);
-    snprintf(endpoint, sizeof endpoint, "http://two.test%s",
-             strrchr(mock_server_url(script.server), ':'));
+    snprintf(endpoint, sizeof endpoint, "http://two.test%s", strrchr(mock_server_url(script.server), ':'));
     script_open(endpoint, "bucket/run", NULL);
-    ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put,
-                                 cleat__call(&cancel, &err)));
+    ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&cancel, &err)));
     ck_assert_uint_ne(requests[0].address, requests[1].address);
     script_expect_header(2, "host", endpoint + strlen("http://"));
     script_end(2);

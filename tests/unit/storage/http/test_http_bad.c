@@ -37,19 +37,16 @@ static const struct flood FLOODS[] = {
     {OK, "X-Header: value\r\n", 0, "", MALFORMED, 200, "headers"},
     {OK, "X-Header: value\r\n", 1000000, "\r\n", MALFORMED, 200, "headers"},
     {"HTTP/1.1 ", A64, 0, "", MALFORMED, 0, ""},
-    {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n", 0, "", MALFORMED, 100,
-     "headers"},
+    {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n", 0, "", MALFORMED, 100, "headers"},
     {A64, A64, 0, "", MALFORMED, 0, ""},
     {OK "\r\n", A64, 0, "", MALFORMED, 200, "longer"},
     {OK "Content-Length: 1099511627776\r\n\r\n", A64, 0, "", MALFORMED, 200, "longer"},
     {OK "Transfer-Encoding: chunked\r\n\r\n", "40\r\n" A64 "\r\n", 0, "", MALFORMED, 200, "longer"},
-    {OK "Transfer-Encoding: chunked\r\n\r\n0\r\n", "X-Trailer: x\r\n", 0, "", MALFORMED, 200,
-     "headers"},
+    {OK "Transfer-Encoding: chunked\r\n\r\n0\r\n", "X-Trailer: x\r\n", 0, "", MALFORMED, 200, "headers"},
     {OK "Transfer-Encoding: chunked\r\n\r\n", "f", 0, "", CLEAT__TRANSPORT_BROKEN, 200, ""},
     {"HTTP/1.1 503 No\r\n\r\n", A64, 0, "", FINE, 503, ""},
     {"HTTP/1.1 404 No\r\nContent-Length: 1099511627776\r\n\r\n", A64, 0, "", FINE, 404, ""},
-    {"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", "40\r\n" A64 "\r\n", 0, "", FINE, 500,
-     ""},
+    {"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", "40\r\n" A64 "\r\n", 0, "", FINE, 500, ""},
 };
 
 static bool send_flood(void *ctx, const struct mock_request *request) {
@@ -132,8 +129,8 @@ START_TEST(what_is_no_http) {
     web_start(web_say_and_close, text, MOCK_WHOLE);
     struct cleat__http_request request = web_request("GET");
     enum cleat__transport transport = web_send(&request);
-    ck_assert_msg(transport == cases[i].transport, "%s: %d, status %d: %s", text, (int)transport,
-                  web.reply.status, web.reply.message);
+    ck_assert_msg(transport == cases[i].transport, "%s: %d, status %d: %s", text, (int)transport, web.reply.status,
+                  web.reply.message);
     web_stop();
   }
 }
@@ -141,11 +138,10 @@ END_TEST
 
 /* An ETag goes back in a header: what could end a header there is as good as none. */
 START_TEST(values_with_control_characters_are_dropped) {
-  web_start(
-      web_say,
-      "HTTP/1.1 200 OK\r\nETag: \"a\rX-Evil: 1\"\r\nx-amz-request-id: \x1b[31mred\r\n"
-      "x-amz-bucket-region: a\tb\r\nRetry-After: 1\x7f\r\nDate: fine\r\nContent-Length: 0\r\n\r\n",
-      MOCK_WHOLE);
+  web_start(web_say,
+            "HTTP/1.1 200 OK\r\nETag: \"a\rX-Evil: 1\"\r\nx-amz-request-id: \x1b[31mred\r\n"
+            "x-amz-bucket-region: a\tb\r\nRetry-After: 1\x7f\r\nDate: fine\r\nContent-Length: 0\r\n\r\n",
+            MOCK_WHOLE);
   struct cleat__http_request request = web_request("GET");
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_str_eq(web.reply.etag, "");
@@ -174,8 +170,7 @@ START_TEST(the_password_of_a_proxy_is_not_told) {
       "http://user:hidden@@@127.0.0.1:1:2:3",
   };
   for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
-    struct cleat__http_proxies proxies = {
-        .http = {.url = urls[i], .variable = "http_proxy", .valid = true}};
+    struct cleat__http_proxies proxies = {.http = {.url = urls[i], .variable = "http_proxy", .valid = true}};
     const struct cleat__http_options options = {.connect_ms = 5000, .proxies = &proxies};
     struct cleat__http_request request = {.method = "GET", .url = "http://192.0.2.1/"};
     struct cleat__http *http = NULL;

@@ -194,8 +194,7 @@ END_TEST
 START_TEST(reply_before_the_body_was_read) {
   static char bytes[8000000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
-  web_start(web_say, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
-            MOCK_HEAD);
+  web_start(web_say, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno", MOCK_HEAD);
   struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_int_eq(web.reply.status, 403);
@@ -233,8 +232,7 @@ static bool refuse_late(void *ctx, const struct mock_request *request) {
   ioctl(request->fd, FIONREAD, &behind);
   early->behind += (size_t)behind;
   early->replies++;
-  mock_print(request->fd,
-             "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
+  mock_print(request->fd, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
   return false;
 }
 
@@ -329,8 +327,7 @@ START_TEST(proxy_forwards) {
 END_TEST
 
 START_TEST(proxy_that_wants_a_password) {
-  web_start(web_say, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno",
-            MOCK_WHOLE);
+  web_start(web_say, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno", MOCK_WHOLE);
   use_proxy("me:hidden@");
   struct cleat__http_request request = web_request("GET");
   request.url = "http://store.example/";

@@ -39,8 +39,7 @@ static struct rows our_connections(void) {
     unsigned port = 0, state = 0;
     unsigned long inode = 0;
     // NOLINTBEGIN(cert-err34-c): the kernel's
-    int got =
-        sscanf(line, " %*u: %*x:%*x %*x:%x %x %*s %*s %*s %*u %*u %lu", &port, &state, &inode);
+    int got = sscanf(line, " %*u: %*x:%*x %*x:%x %x %*s %*s %*s %*u %*u %lu", &port, &state, &inode);
     // NOLINTEND(cert-err34-c)
     if (got == 3 && port == wanted && inode != 0 && (state == established || state == close_wait)) {
       ck_assert_uint_lt(rows.count, ROWS_MAX);

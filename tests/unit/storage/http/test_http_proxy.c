@@ -10,9 +10,8 @@
 
 static struct cleat_error err;
 
-static const char *const NAMES[] = {"http_proxy",  "HTTP_PROXY", "https_proxy",
-                                    "HTTPS_PROXY", "all_proxy",  "ALL_PROXY",
-                                    "no_proxy",    "NO_PROXY",   "REQUEST_METHOD"};
+static const char *const NAMES[] = {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY",   "all_proxy",
+                                    "ALL_PROXY",  "no_proxy",   "NO_PROXY",    "REQUEST_METHOD"};
 
 static void setup(void) {
   for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++)
@@ -77,8 +76,8 @@ static const struct {
 };
 
 START_TEST(no_proxy_names_hosts) {
-  ck_assert_msg(cleat__http_proxy_is_exception(EXCEPTIONS[_i].list, EXCEPTIONS[_i].host,
-                                               EXCEPTIONS[_i].port) == EXCEPTIONS[_i].named,
+  ck_assert_msg(cleat__http_proxy_is_exception(EXCEPTIONS[_i].list, EXCEPTIONS[_i].host, EXCEPTIONS[_i].port) ==
+                    EXCEPTIONS[_i].named,
                 "'%s' and %s:%u", EXCEPTIONS[_i].list, EXCEPTIONS[_i].host, EXCEPTIONS[_i].port);
 }
 END_TEST
@@ -106,9 +105,7 @@ static const struct {
     {{"http_proxy", "http://p:1"}, "https://store.example/b", NULL},
     {{"HTTP_PROXY", "http://p:1"}, "http://store.example:9000/b", "HTTP_PROXY"},
     {{"HTTP_PROXY", "http://p:1", "REQUEST_METHOD", "GET"}, "http://store.example/b", NULL},
-    {{"http_proxy", "http://p:1", "HTTP_PROXY", "http://q:1"},
-     "http://store.example",
-     "http_proxy"},
+    {{"http_proxy", "http://p:1", "HTTP_PROXY", "http://q:1"}, "http://store.example", "http_proxy"},
     {{"http_proxy", "", "HTTP_PROXY", "http://q:1"}, "http://store.example", "HTTP_PROXY"},
     {{"https_proxy", "p:1"}, "https://store.example/b", "https_proxy"},
     {{"HTTPS_PROXY", "p:1"}, "https://store.example/b", "HTTPS_PROXY"},
@@ -138,8 +135,7 @@ START_TEST(the_environment_decides) {
     setenv(CHOICES[_i].set[i], CHOICES[_i].set[i + 1], 1);
   ck_assert_int_eq(cleat__http_proxies_init(&proxies, &err), CLEAT_OK);
   setup(); /* the environment is read once */
-  ck_assert_msg(cleat__http_proxies_find(&proxies, CHOICES[_i].url, &found, &err) == CLEAT_OK, "%s",
-                err.message);
+  ck_assert_msg(cleat__http_proxies_find(&proxies, CHOICES[_i].url, &found, &err) == CLEAT_OK, "%s", err.message);
   if (CHOICES[_i].variable == NULL)
     ck_assert_ptr_null(found);
   else
@@ -166,22 +162,18 @@ END_TEST
 
 /* Told where it is needed, by the variable's name and without what stands in it. */
 START_TEST(what_is_no_proxy) {
-  static const char *const cases[] = {
-      "ftp://me:hidden@p", "socks://me:hidden@p",      "http://",
-      "http://me:hidden@", "http://me:hidden@p:99999", "http://me:hidden@p q"};
+  static const char *const cases[] = {"ftp://me:hidden@p", "socks://me:hidden@p",      "http://",
+                                      "http://me:hidden@", "http://me:hidden@p:99999", "http://me:hidden@p q"};
   const struct cleat__http_proxy *found = NULL;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct cleat__http_proxies proxies;
     setenv("HTTPS_PROXY", cases[i], 1);
     setenv("no_proxy", "near.example", 1);
     ck_assert_int_eq(cleat__http_proxies_init(&proxies, &err), CLEAT_OK);
-    ck_assert_int_eq(cleat__http_proxies_find(&proxies, "http://store.example", &found, &err),
-                     CLEAT_OK);
-    ck_assert_int_eq(cleat__http_proxies_find(&proxies, "https://near.example", &found, &err),
-                     CLEAT_OK);
-    ck_assert_msg(cleat__http_proxies_find(&proxies, "https://store.example", &found, &err) ==
-                      CLEAT_INVALID,
-                  "%s", cases[i]);
+    ck_assert_int_eq(cleat__http_proxies_find(&proxies, "http://store.example", &found, &err), CLEAT_OK);
+    ck_assert_int_eq(cleat__http_proxies_find(&proxies, "https://near.example", &found, &err), CLEAT_OK);
+    ck_assert_msg(cleat__http_proxies_find(&proxies, "https://store.example", &found, &err) == CLEAT_INVALID, "%s",
+                  cases[i]);
     ck_assert_ptr_nonnull(strstr(err.message, "HTTPS_PROXY"));
     ck_assert_ptr_nonnull(strstr(err.hint, "store.example"));
     ck_assert_ptr_null(strstr(err.message, "hidden"));

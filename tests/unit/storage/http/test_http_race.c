@@ -49,8 +49,7 @@ static void wait_for_second(void) {
 static void wait_for(atomic_bool *flag) {
   while (!atomic_load(flag) && !mock_server_stopping(web.server))
     pause_ms(5);
-  pause_ms(
-      200); /* until the client has it; where it has not, the test finds less, and fails no more */
+  pause_ms(200); /* until the client has it; where it has not, the test finds less, and fails no more */
 }
 
 static void stall(void) {

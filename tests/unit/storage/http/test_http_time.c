@@ -24,8 +24,7 @@ static bool stay_silent(void *ctx, const struct mock_request *request) {
   return false;
 }
 
-static void expect_end(struct cleat__http_request *request, enum cleat__transport transport,
-                       double most_s) {
+static void expect_end(struct cleat__http_request *request, enum cleat__transport transport, double most_s) {
   double before = cleat__seconds();
   ck_assert_msg(web_send(request) == transport, "%s", web.reply.message);
   ck_assert_msg(cleat__seconds() - before < most_s, "took %g s", cleat__seconds() - before);

@@ -28,8 +28,7 @@ static const struct {
 
 START_TEST(good_endpoints) {
   struct cleat__s3_endpoint endpoint;
-  ck_assert_msg(cleat__s3_endpoint_parse(GOOD[_i].text, "here", &endpoint, &err) == CLEAT_OK, "%s",
-                err.message);
+  ck_assert_msg(cleat__s3_endpoint_parse(GOOD[_i].text, "here", &endpoint, &err) == CLEAT_OK, "%s", err.message);
   ck_assert_int_eq(endpoint.https, GOOD[_i].https);
   ck_assert_str_eq(endpoint.host, GOOD[_i].host);
   ck_assert_uint_eq(endpoint.port, GOOD[_i].port);
@@ -70,9 +69,7 @@ static const char *const BAD[] = {
 
 START_TEST(bad_endpoints) {
   struct cleat__s3_endpoint endpoint;
-  ck_assert_msg(cleat__s3_endpoint_parse(BAD[_i], "AWS_ENDPOINT_URL", &endpoint, &err) ==
-                    CLEAT_INVALID,
-                "%s", BAD[_i]);
+  ck_assert_msg(cleat__s3_endpoint_parse(BAD[_i], "AWS_ENDPOINT_URL", &endpoint, &err) == CLEAT_INVALID, "%s", BAD[_i]);
   ck_assert_ptr_nonnull(strstr(err.message, "AWS_ENDPOINT_URL"));
   ck_assert_ptr_nonnull(strstr(err.hint, "http"));
 }
@@ -92,8 +89,8 @@ START_TEST(what_is_wrong_is_told) {
 END_TEST
 
 START_TEST(a_password_is_not_told) {
-  static const char *const texts[] = {"http://user:hidden@host", "user:hidden@host",
-                                      "http://host/@hidden", "http://hidden@host?a"};
+  static const char *const texts[] = {"http://user:hidden@host", "user:hidden@host", "http://host/@hidden",
+                                      "http://hidden@host?a"};
   struct cleat__s3_endpoint endpoint;
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     ck_assert_int_eq(cleat__s3_endpoint_parse(texts[i], "x", &endpoint, &err), CLEAT_INVALID);
@@ -140,10 +137,8 @@ START_TEST(addresses_and_loopback) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct cleat__s3_endpoint endpoint = parsed(cases[i].text);
-    ck_assert_msg(cleat__s3_endpoint_is_address(&endpoint) == cases[i].address, "%s",
-                  cases[i].text);
-    ck_assert_msg(cleat__s3_endpoint_is_loopback(&endpoint) == cases[i].loopback, "%s",
-                  cases[i].text);
+    ck_assert_msg(cleat__s3_endpoint_is_address(&endpoint) == cases[i].address, "%s", cases[i].text);
+    ck_assert_msg(cleat__s3_endpoint_is_loopback(&endpoint) == cases[i].loopback, "%s", cases[i].text);
   }
 }
 END_TEST

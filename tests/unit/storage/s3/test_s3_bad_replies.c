@@ -23,14 +23,12 @@ static cleat_status put(void) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {.crc32c = 0xE3069283u};
-  return script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &options,
-                                cleat__call(&no_cancel, &err));
+  return script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status list(void) {
   struct cleat__list_page page = {0};
-  cleat_status status =
-      script.store->ops->list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err));
+  cleat_status status = script.store->ops->list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err));
   cleat__list_page_clear(&page);
   return status;
 }
@@ -45,10 +43,9 @@ static bool count_and_hang_up(void *ctx, const struct mock_request *request) {
 
 /* Whatever the status, and however the other place is named: nothing is ever sent there. */
 START_TEST(no_request_goes_elsewhere) {
-  static const char *const lines[] = {"301 Moved Permanently",  "302 Found",
-                                      "303 See Other",          "307 Temporary Redirect",
-                                      "308 Permanent Redirect", "300 Multiple Choices",
-                                      "305 Use Proxy"};
+  static const char *const lines[] = {
+      "301 Moved Permanently", "302 Found",    "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect",
+      "300 Multiple Choices",  "305 Use Proxy"};
   static char reply[1024];
   static const char *const replies[] = {reply};
   struct mock_server *other = mock_server_start(count_and_hang_up, NULL, MOCK_CONNECT);
@@ -64,8 +61,7 @@ START_TEST(no_request_goes_elsewhere) {
   script_start();
   script_open(mock_server_url(script.server), "bucket/run", TOKEN);
   ck_assert_int_ne(put(), CLEAT_OK);
-  ck_assert_msg(strstr(err.message, "PermanentRedirect") != NULL || strstr(err.message, "region"),
-                "%s", err.message);
+  ck_assert_msg(strstr(err.message, "PermanentRedirect") != NULL || strstr(err.message, "region"), "%s", err.message);
   ck_assert_int_ne(head(), CLEAT_OK);
   ck_assert_int_ne(list(), CLEAT_OK);
   script_end(mock_server_requests(script.server));
@@ -171,12 +167,10 @@ static void bomb_attributes(void) {
 }
 
 static void bomb_laughs(void) {
-  snprintf(
-      bomb, sizeof bomb, "%s",
-      XML_REPLY(
-          "<!DOCTYPE l [<!ENTITY a \"lol\"><!ENTITY b \"" LOL10("&a;") "\"><!ENTITY c \"" LOL10(
-              "&b;") "\"><!ENTITY d \"" LOL10("&c;") "\">]><ListBucketResult>&d;</"
-                                                     "ListBucketResult>"));
+  snprintf(bomb, sizeof bomb, "%s",
+           XML_REPLY("<!DOCTYPE l [<!ENTITY a \"lol\"><!ENTITY b \"" LOL10("&a;") "\"><!ENTITY c \"" LOL10(
+               "&b;") "\"><!ENTITY d \"" LOL10("&c;") "\">]><ListBucketResult>&d;</"
+                                                      "ListBucketResult>"));
 }
 
 static void bomb_external(void) {
@@ -191,8 +185,7 @@ static void bomb_html(void) {
 }
 
 START_TEST(documents_that_are_bombs) {
-  static void (*const fills[])(void) = {bomb_deep,   bomb_names,    bomb_attributes,
-                                        bomb_laughs, bomb_external, bomb_html};
+  static void (*const fills[])(void) = {bomb_deep, bomb_names, bomb_attributes, bomb_laughs, bomb_external, bomb_html};
   static const char *const replies[] = {bomb};
   fills[_i]();
   script_begin(replies, 1);
@@ -208,16 +201,14 @@ static bool send_for_ever(void *ctx, const struct mock_request *request) {
   const char *start = ctx;
   memset(block, ' ', sizeof block);
   mock_write(request->fd, start, strlen(start));
-  while (!mock_server_stopping(script.server) &&
-         send(request->fd, block, sizeof block, MSG_NOSIGNAL) > 0)
+  while (!mock_server_stopping(script.server) && send(request->fd, block, sizeof block, MSG_NOSIGNAL) > 0)
     continue;
   return false;
 }
 
 /* Gigabytes of white space, of text, of an error: the operation ends at its cap, not at its time limit. */
 START_TEST(replies_without_an_end) {
-  static char *const starts[] = {"HTTP/1.1 200 OK\r\n\r\n",
-                                 "HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Key>",
+  static char *const starts[] = {"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Key>",
                                  "HTTP/1.1 403 No\r\n\r\n<Error><Code>AccessDenied</Code>"};
   static const cleat_status wanted[] = {CLEAT_LIMIT, CLEAT_LIMIT, CLEAT_DENIED};
   script.server = mock_server_start(send_for_ever, starts[_i], MOCK_WHOLE);

@@ -12,8 +12,7 @@
 static void check_refused(const char *location, const char *word) {
   memset(&err, 0, sizeof err);
   ck_assert_msg(init(location) == CLEAT_INVALID, "%s", location);
-  ck_assert_msg(strstr(err.message, word) != NULL, "%s: '%s' lacks '%s'", location, err.message,
-                word);
+  ck_assert_msg(strstr(err.message, word) != NULL, "%s: '%s' lacks '%s'", location, err.message, word);
 }
 
 /* ---- Names ---- */
@@ -38,12 +37,10 @@ START_TEST(names_of_other_stores) {
 END_TEST
 
 START_TEST(names_of_no_store) {
-  static const char *const names[] = {
-      "",  "a b",   "a\nb",    "b%75",           "a@b",      "a?b", ".",   "..", "a:",
-      ":", "a:b:c", "1.2.3.4", "127.0.0.1:9000", "\xc3\xbc", "a/b", "a\\b"};
+  static const char *const names[] = {"",  "a b",   "a\nb",    "b%75",           "a@b",      "a?b", ".",   "..", "a:",
+                                      ":", "a:b:c", "1.2.3.4", "127.0.0.1:9000", "\xc3\xbc", "a/b", "a\\b"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    ck_assert_msg(cleat__s3_bucket_check(names[i], names[i], &err) == CLEAT_INVALID, "%s",
-                  names[i]);
+    ck_assert_msg(cleat__s3_bucket_check(names[i], names[i], &err) == CLEAT_INVALID, "%s", names[i]);
 }
 END_TEST
 
@@ -75,17 +72,14 @@ START_TEST(labels) {
     bool plain;
     bool dotted;
   } cases[] = {
-      {"bucket", true, true},     {"a-1", true, true},       {"my.bucket", false, true},
-      {"ab", false, false},       {"Bucket", false, false},  {"my_bucket", false, false},
-      {"t:bucket", false, false}, {"-bucket", false, false}, {"bucket-", false, false},
-      {"a..b", false, false},     {".abc", false, false},    {"abc.", false, false},
-      {"a.-b", false, false},     {"a-.b", false, false},    {"1.2.3.4", false, false},
+      {"bucket", true, true},    {"a-1", true, true},         {"my.bucket", false, true}, {"ab", false, false},
+      {"Bucket", false, false},  {"my_bucket", false, false}, {"t:bucket", false, false}, {"-bucket", false, false},
+      {"bucket-", false, false}, {"a..b", false, false},      {".abc", false, false},     {"abc.", false, false},
+      {"a.-b", false, false},    {"a-.b", false, false},      {"1.2.3.4", false, false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    ck_assert_msg(cleat__s3_bucket_is_label(cases[i].name, false) == cases[i].plain, "%s",
-                  cases[i].name);
-    ck_assert_msg(cleat__s3_bucket_is_label(cases[i].name, true) == cases[i].dotted, "%s",
-                  cases[i].name);
+    ck_assert_msg(cleat__s3_bucket_is_label(cases[i].name, false) == cases[i].plain, "%s", cases[i].name);
+    ck_assert_msg(cleat__s3_bucket_is_label(cases[i].name, true) == cases[i].dotted, "%s", cases[i].name);
   }
   char text[66];
   memset(text, 'b', sizeof text);
@@ -142,8 +136,7 @@ START_TEST(dots_stand_in_the_host_without_tls) {
   init_ok("my.bucket?style=virtual");
   ck_assert_str_eq(config.host, "store.example.com");
   ck_assert_str_eq(config.base_path, "/my.bucket");
-  options.endpoint =
-      "http://127.0.0.1:9000"; /* an address has no hosts below it, and needs none here */
+  options.endpoint = "http://127.0.0.1:9000"; /* an address has no hosts below it, and needs none here */
   init_ok("My_Bucket?style=virtual");
   ck_assert_str_eq(config.base_path, "/My_Bucket");
 }
@@ -151,8 +144,7 @@ END_TEST
 
 START_TEST(keys_are_told_nowhere) {
   static const char *const locations[] = {"AKID:hidden@bucket/run", "AKID:hidden/x@bucket/run",
-                                          "AKID:hid/den@bucket//x", "arn:a:hidden@bucket",
-                                          "hidden_/x@bucket//y"};
+                                          "AKID:hid/den@bucket//x", "arn:a:hidden@bucket", "hidden_/x@bucket//y"};
   static const char *const endpoints[] = {NULL, "https://store.example.com"};
   for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++) {
     for (size_t j = 0; j < 2; j++) {

@@ -53,8 +53,7 @@ START_TEST(prefixes) {
       {"bucket///", "", "", "s3://bucket"},
       {"bucket/a", "a", "a/", "s3://bucket/a"},
       {"bucket/a/b//", "a/b", "a/b/", "s3://bucket/a/b"},
-      {"bucket/a b%20+\xc3\xbc", "a b%20+\xc3\xbc", "a b%20+\xc3\xbc/",
-       "s3://bucket/a b%20+\xc3\xbc"},
+      {"bucket/a b%20+\xc3\xbc", "a b%20+\xc3\xbc", "a b%20+\xc3\xbc/", "s3://bucket/a b%20+\xc3\xbc"},
       {"bucket/..a/b..", "..a/b..", "..a/b../", "s3://bucket/..a/b.."},
       {"bucket/a?region=r", "a", "a/", "s3://bucket/a"},
       {"bucket?region=r", "", "", "s3://bucket"},
@@ -69,9 +68,8 @@ START_TEST(prefixes) {
 END_TEST
 
 START_TEST(bad_prefixes) {
-  static const char *const locations[] = {"bucket//a",   "bucket/a//b", "bucket/../a",
-                                          "bucket/a/..", "bucket/./a",  "bucket/a/.",
-                                          "bucket/a\nb", "bucket/\x7f", "bucket/\xff\xfe"};
+  static const char *const locations[] = {"bucket//a",  "bucket/a//b", "bucket/../a", "bucket/a/..",    "bucket/./a",
+                                          "bucket/a/.", "bucket/a\nb", "bucket/\x7f", "bucket/\xff\xfe"};
   for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++)
     check_invalid(locations[i], "prefix");
   char text[CLEAT__S3_PREFIX_MAX + 16] = "bucket/";
@@ -83,9 +81,9 @@ START_TEST(bad_prefixes) {
 END_TEST
 
 START_TEST(bad_buckets) {
-  static const char *const locations[] = {
-      "",        "/",       "/key",     "?region=r", "ab",      "Bucket",   "buc_ket",  "-bucket",
-      "bucket-", ".bucket", "buc..ket", "127.0.0.1", "buc ket", "bucket\n", "b%75cket", "buc:ket"};
+  static const char *const locations[] = {"",        "/",        "/key",     "?region=r", "ab",       "Bucket",
+                                          "buc_ket", "-bucket",  "bucket-",  ".bucket",   "buc..ket", "127.0.0.1",
+                                          "buc ket", "bucket\n", "b%75cket", "buc:ket"};
   for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++)
     check_invalid(locations[i], "bucket");
   char text[65];
@@ -99,9 +97,8 @@ END_TEST
 
 /* As other clients take them. */
 START_TEST(keys_in_a_url_are_not_told) {
-  static const char *const locations[] = {"AKID:hidden@bucket/run", "AKID:hidden/x@bucket/run",
-                                          "hidden@bucket", "hidden_/x@bucket",
-                                          ":hidden@127.0.0.1:9000/bucket"};
+  static const char *const locations[] = {"AKID:hidden@bucket/run", "AKID:hidden/x@bucket/run", "hidden@bucket",
+                                          "hidden_/x@bucket", ":hidden@127.0.0.1:9000/bucket"};
   for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++) {
     check_invalid(locations[i], "bucket");
     ck_assert_msg(strstr(err.message, "hidden") == NULL, "%s", err.message);

@@ -20,16 +20,12 @@ static void setup(void) {
 }
 
 static struct cleat__s3_result reply(int http_status, const char *code) {
-  return (struct cleat__s3_result){.transport = CLEAT__TRANSPORT_OK,
-                                   .http_status = http_status,
-                                   .code = code,
-                                   .message = "",
-                                   .request_id = ""};
+  return (struct cleat__s3_result){
+      .transport = CLEAT__TRANSPORT_OK, .http_status = http_status, .code = code, .message = "", .request_id = ""};
 }
 
 static struct cleat__s3_result broken(enum cleat__transport transport) {
-  return (struct cleat__s3_result){
-      .transport = transport, .code = "", .message = "curl says", .request_id = ""};
+  return (struct cleat__s3_result){.transport = transport, .code = "", .message = "curl says", .request_id = ""};
 }
 
 static const struct {
@@ -150,9 +146,8 @@ START_TEST(the_message_tells_what_where_and_why) {
   context.tries = 7;
   context.stop = CLEAT__RETRY_STOP_BUDGET;
   ck_assert_int_eq(cleat__s3_error_set(&result, &context, &err), CLEAT_STORE);
-  ck_assert_str_eq(err.message,
-                   "put s3://bucket/run/manifest.json: SlowDown: Please reduce your request rate. "
-                   "(HTTP 503, request 17AB, after 7 tries until the time limit)");
+  ck_assert_str_eq(err.message, "put s3://bucket/run/manifest.json: SlowDown: Please reduce your request rate. "
+                                "(HTTP 503, request 17AB, after 7 tries until the time limit)");
   ck_assert_str_eq(err.request_id, "17AB");
   ck_assert_str_ne(err.hint, "");
 }
@@ -183,8 +178,7 @@ static const struct {
     {{.http_status = 503, .code = "SlowDown"}, "concurrency"},
     {{.http_status = 507, .code = ""}, "room"},
     {{.http_status = 400, .code = "BadDigest"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
-    {{.http_status = 400, .code = "MalformedXML"},
-     "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
+    {{.http_status = 400, .code = "MalformedXML"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
     {{.http_status = 400, .code = "MalformedXML"}, "list of parts"},
     {{.transport = CLEAT__TRANSPORT_CONNECT, .code = ""}, "http://127.0.0.1:9000"},
     {{.transport = CLEAT__TRANSPORT_CONNECT, .code = ""}, "AWS_ENDPOINT_URL"},
@@ -199,8 +193,7 @@ START_TEST(hints_name_what_to_check) {
   result.message = "";
   result.request_id = "";
   (void)cleat__s3_error_set(&result, &context, &err);
-  ck_assert_msg(strstr(err.hint, HINTS[_i].word) != NULL, "'%s' lacks '%s'", err.hint,
-                HINTS[_i].word);
+  ck_assert_msg(strstr(err.hint, HINTS[_i].word) != NULL, "'%s' lacks '%s'", err.hint, HINTS[_i].word);
 }
 END_TEST
 
@@ -220,12 +213,10 @@ static const struct {
 };
 
 START_TEST(a_failed_handshake_has_a_hint_of_its_own) {
-  struct cleat__s3_result result = {
-      .transport = CLEAT__TRANSPORT_TLS, .code = "", .request_id = ""};
+  struct cleat__s3_result result = {.transport = CLEAT__TRANSPORT_TLS, .code = "", .request_id = ""};
   result.message = TLS_HINTS[_i].message;
   (void)cleat__s3_error_set(&result, &context, &err);
-  ck_assert_msg(strstr(err.hint, TLS_HINTS[_i].word) != NULL, "'%s' lacks '%s'", err.hint,
-                TLS_HINTS[_i].word);
+  ck_assert_msg(strstr(err.hint, TLS_HINTS[_i].word) != NULL, "'%s' lacks '%s'", err.hint, TLS_HINTS[_i].word);
   ck_assert_ptr_nonnull(strstr(err.hint, "127.0.0.1:9000"));
 }
 END_TEST
@@ -240,8 +231,7 @@ END_TEST
 
 /* A port that wants TLS and was asked in plain HTTP most often just hangs up. */
 START_TEST(who_hangs_up_from_the_start_may_want_tls) {
-  struct cleat__s3_result result = {
-      .transport = CLEAT__TRANSPORT_BROKEN, .code = "", .message = "", .request_id = ""};
+  struct cleat__s3_result result = {.transport = CLEAT__TRANSPORT_BROKEN, .code = "", .message = "", .request_id = ""};
   (void)cleat__s3_error_set(&result, &context, &err);
   ck_assert_str_eq(err.hint, "");
   context.unanswered = true;
@@ -322,8 +312,7 @@ START_TEST(a_refusal_names_checksums_where_it_may_mean_them) {
     result.message = cases[i].message;
     context.checksum = true;
     (void)cleat__s3_error_set(&result, &context, &err);
-    ck_assert_msg((strstr(err.hint, "checksum=off") != NULL) == cases[i].hint, "case %zu: %s", i,
-                  err.hint);
+    ck_assert_msg((strstr(err.hint, "checksum=off") != NULL) == cases[i].hint, "case %zu: %s", i, err.hint);
     context.checksum = false;
     (void)cleat__s3_error_set(&result, &context, &err);
     ck_assert_ptr_null(strstr(err.hint, "checksum=off"));

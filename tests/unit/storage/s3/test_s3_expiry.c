@@ -39,8 +39,7 @@ static bool wait_ms(void *ctx, int64_t ms, const atomic_bool *cancel) {
   return true;
 }
 
-static const struct cleat__clock waiting_clock = {
-    .monotonic_ms = monotonic_ms, .wall_s = wall_s, .wait_ms = wait_ms};
+static const struct cleat__clock waiting_clock = {.monotonic_ms = monotonic_ms, .wall_s = wall_s, .wait_ms = wait_ms};
 
 static void keep_line(void *user, enum cleat_log_level level, const char *line) {
   (void)user;
@@ -52,8 +51,7 @@ static void keep_line(void *user, enum cleat_log_level level, const char *line) 
 static void open_store(const char *const *replies, unsigned count, const char *query) {
   char location[64];
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
-  struct cleat__store_config config = {
-      .options = &options, .clock = &waiting_clock, .log = {.write = keep_line}};
+  struct cleat__store_config config = {.options = &options, .clock = &waiting_clock, .log = {.write = keep_line}};
   script.replies = replies;
   script.count = count;
   script_start();
@@ -80,14 +78,11 @@ static cleat_status upload(void) {
   struct cleat__upload made = {.key = "k", .size = 18, .part_bytes = 9};
   struct cleat__stored_part parts[2] = {{.number = 1, .size = 9, .has_crc32c = true},
                                         {.number = 2, .size = 9, .has_crc32c = true}};
-  cleat_status status =
-      store->ops->multipart_create(store, &made, NULL, cleat__call(&no_cancel, &err));
+  cleat_status status = store->ops->multipart_create(store, &made, NULL, cleat__call(&no_cancel, &err));
   for (int i = 0; i < 2 && status == CLEAT_OK; i++)
-    status = store->ops->multipart_part(store, &made, cleat__spans(&span, 1), &parts[i],
-                                        cleat__call(&no_cancel, &err));
-  return status == CLEAT_OK
-             ? store->ops->multipart_complete(store, &made, parts, 2, cleat__call(&no_cancel, &err))
-             : status;
+    status = store->ops->multipart_part(store, &made, cleat__spans(&span, 1), &parts[i], cleat__call(&no_cancel, &err));
+  return status == CLEAT_OK ? store->ops->multipart_complete(store, &made, parts, 2, cleat__call(&no_cancel, &err))
+                            : status;
 }
 
 /* Which keys request `number` was signed with; NULL: it was not. */
@@ -118,8 +113,8 @@ END_TEST
 
 /* The save waits for the place as it waits for the store. */
 START_TEST(the_place_is_down_when_they_end) {
-  KEY_SERVE(KEYS("old"), HTTP_REPLY("500 No", "hidden"), HTTP_REPLY("500 No", ""),
-            HTTP_REPLY("500 No", ""), HTTP_REPLY("500 No", ""), KEYS("new"));
+  KEY_SERVE(KEYS("old"), HTTP_REPLY("500 No", "hidden"), HTTP_REPLY("500 No", ""), HTTP_REPLY("500 No", ""),
+            HTTP_REPLY("500 No", ""), KEYS("new"));
   OPEN("", CREATED, PART_REPLY, EXPIRED, PART_REPLY, COMPLETED);
   ck_ok(upload());
   expect_signer(4, "new");

@@ -79,22 +79,17 @@ static void wait_seen(enum kind kind) {
   pthread_mutex_unlock(&play.lock);
 }
 
-static cleat_status put(const char *key, enum cleat__put_condition condition,
-                        struct cleat_error *error) {
+static cleat_status put(const char *key, enum cleat__put_condition condition, struct cleat_error *error) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
-  struct cleat__put_options options = {
-      .condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
-  return play.store->ops->put(play.store, key, cleat__spans(&span, 1), &options,
-                              cleat__call(&play.cancel, error));
+  struct cleat__put_options options = {.condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
+  return play.store->ops->put(play.store, key, cleat__spans(&span, 1), &options, cleat__call(&play.cancel, error));
 }
 
 static cleat_status complete(struct cleat_error *error) {
   struct cleat__upload upload = {.key = "complete", .id = "U+1", .size = 9, .part_bytes = 9};
-  struct cleat__stored_part part = {
-      .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
-  return play.store->ops->multipart_complete(play.store, &upload, &part, 1,
-                                             cleat__call(&play.cancel, error));
+  struct cleat__stored_part part = {.number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  return play.store->ops->multipart_complete(play.store, &upload, &part, 1, cleat__call(&play.cancel, error));
 }
 
 static void *send_one(void *arg) {
@@ -102,8 +97,8 @@ static void *send_one(void *arg) {
   enum cleat__put_condition condition = sender->kind == CREATE  ? CLEAT__PUT_CREATE_ONLY
                                         : sender->kind == MATCH ? CLEAT__PUT_IF_MATCH
                                                                 : CLEAT__PUT_ALWAYS;
-  sender->status = sender->kind == COMPLETE ? complete(&sender->error)
-                                            : put(keys[sender->kind], condition, &sender->error);
+  sender->status =
+      sender->kind == COMPLETE ? complete(&sender->error) : put(keys[sender->kind], condition, &sender->error);
   return NULL;
 }
 

@@ -25,19 +25,16 @@ static struct cleat__upload an_upload(void) {
 
 static cleat_status complete(bool create_only) {
   struct cleat__upload upload = an_upload();
-  struct cleat__stored_part part = {
-      .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  struct cleat__stored_part part = {.number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
   upload.create_only = create_only;
-  return cleat__store_multipart_complete(script.store, &upload, &part, 1,
-                                         cleat__call(&no_cancel, &err));
+  return cleat__store_multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status put(enum cleat__put_condition condition) {
   struct cleat__put_options options = {.condition = condition, .etag = "\"e\""};
   char byte = (char)0x78;
   struct cleat__span body = {&byte, 1};
-  return cleat__store_put(script.store, "k", cleat__spans(&body, 1), &options,
-                          cleat__call(&no_cancel, &err));
+  return cleat__store_put(script.store, "k", cleat__spans(&body, 1), &options, cleat__call(&no_cancel, &err));
 }
 
 static void expect_lacks(unsigned findings) {
@@ -158,8 +155,7 @@ START_TEST(a_complete_without_create_only) {
 END_TEST
 
 START_TEST(a_complete_without_both) {
-  SCRIPT(REFUSED, REFUSED, NO_OBJECT, REFUSED, NO_OBJECT, COMPLETED, OBJECT("9"), COMPLETED,
-         OBJECT("9"));
+  SCRIPT(REFUSED, REFUSED, NO_OBJECT, REFUSED, NO_OBJECT, COMPLETED, OBJECT("9"), COMPLETED, OBJECT("9"));
   ck_ok(complete(true));
   script_expect_header(6, "x-amz-mp-object-size", NULL);
   script_expect_header(6, "if-none-match", NULL);
@@ -178,8 +174,7 @@ static cleat_status list_parts(void) {
   struct cleat__upload upload = an_upload();
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
-  return cleat__store_multipart_list_parts(script.store, &upload, &parts, &count,
-                                           cleat__call(&no_cancel, &err));
+  return cleat__store_multipart_list_parts(script.store, &upload, &parts, &count, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status list_uploads(void) {
@@ -282,8 +277,7 @@ START_TEST(a_list_of_parts_by_another_name) {
   SCRIPT(XML_REPLY("<ListPartsResponse><IsTruncated>false</IsTruncated><Part><PartNumber>1"
                    "</PartNumber><Size>9</Size><ETag>&quot;p&quot;</ETag></Part>"
                    "</ListPartsResponse>"));
-  ck_ok(cleat__store_multipart_list_parts(script.store, &upload, &parts, &count,
-                                          cleat__call(&no_cancel, &err)));
+  ck_ok(cleat__store_multipart_list_parts(script.store, &upload, &parts, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 1);
   ck_assert_uint_eq(parts[0].size, 9);
   cleat__free(parts);
@@ -294,8 +288,7 @@ END_TEST
 START_TEST(another_document_is_no_question_of_tls) {
   struct cleat__list_page page = {0};
   SCRIPT(XML_REPLY("<?xml version=\"1.0\"?>\n<SomethingElse></SomethingElse>"));
-  ck_fails(cleat__store_list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(cleat__store_list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err)), CLEAT_STORE);
   ck_assert_ptr_null(strstr(err.hint, "TLS"));
   ck_assert_ptr_nonnull(strstr(err.hint, "cleat doctor"));
   script_end(CLEAT__S3_MALFORMED_MAX);
@@ -305,8 +298,7 @@ END_TEST
 START_TEST(a_web_page_is) {
   struct cleat__list_page page = {0};
   SCRIPT(XML_REPLY("<html><body>hello</body></html>"));
-  ck_fails(cleat__store_list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(cleat__store_list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err)), CLEAT_STORE);
   ck_assert_ptr_nonnull(strstr(err.hint, "TLS"));
   script_end(CLEAT__S3_MALFORMED_MAX);
 }

@@ -19,11 +19,9 @@ static struct cleat__upload an_upload(void) {
 
 static cleat_status complete_as(bool create_only) {
   struct cleat__upload upload = an_upload();
-  struct cleat__stored_part part = {
-      .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  struct cleat__stored_part part = {.number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
   upload.create_only = create_only;
-  return script.store->ops->multipart_complete(script.store, &upload, &part, 1,
-                                               cleat__call(&no_cancel, &err));
+  return script.store->ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status complete(void) {
@@ -36,8 +34,7 @@ START_TEST(create_and_complete_requests) {
                    "</InitiateMultipartUploadResult>"),
          XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
                    "</CompleteMultipartUploadResult>"));
-  ck_ok(script.store->ops->multipart_create(script.store, &upload, NULL,
-                                            cleat__call(&no_cancel, &err)));
+  ck_ok(script.store->ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
   ck_assert_str_eq(upload.id, "new/id");
   script_expect_line(1, "POST /bucket/run/k?uploads= HTTP/1.1\r\n");
   script_expect_header(1, "x-amz-checksum-algorithm", "CRC32C");
@@ -70,10 +67,8 @@ START_TEST(crc64nvme_of_parts_and_of_the_whole) {
   ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
   script_expect_header(1, "x-amz-checksum-algorithm", "CRC64NVME");
   script_expect_header(1, "x-amz-checksum-type", "FULL_OBJECT");
-  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(first, 2), &parts[0],
-                            cleat__call(&no_cancel, &err)));
-  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&second, 1), &parts[1],
-                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(first, 2), &parts[0], cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&second, 1), &parts[1], cleat__call(&no_cancel, &err)));
   script_expect_header(2, "x-amz-checksum-crc64nvme", "Fmrit/9iyvg=");
   script_expect_header(3, "x-amz-checksum-crc64nvme", "4NY2j0LQBzc=");
   script_expect_header(2, "x-amz-checksum-crc32c", NULL);
@@ -104,8 +99,7 @@ START_TEST(checksums_can_be_off) {
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=off", NULL);
   ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
-                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)));
   ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
   for (unsigned request = 1; request <= 3; request++)
     ck_assert_ptr_null(strstr(script_seen(request)->head, "x-amz-checksum"));
@@ -122,8 +116,7 @@ struct fed {
   unsigned begun;    /* how often it was read from its beginning */
 };
 
-static cleat_status read_fed(void *ctx, uint64_t offset, void *to, size_t size,
-                             struct cleat_error *error) {
+static cleat_status read_fed(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *error) {
   struct fed *fed = ctx;
   fed->begun += offset == 0;
   if (fed->fails_at != 0 && offset + size >= fed->fails_at)
@@ -135,10 +128,8 @@ static cleat_status read_fed(void *ctx, uint64_t offset, void *to, size_t size,
 static cleat_status feed_part(struct fed *fed, struct cleat__stored_part *part) {
   struct cleat__upload upload = an_upload();
   struct cleat__feed feed = {FED_BYTES, read_fed, fed};
-  *part = (struct cleat__stored_part){
-      .number = 3, .size = FED_BYTES, .crc32c = 0xE3069283u, .has_crc32c = true};
-  return script.store->ops->multipart_feed(script.store, &upload, &feed, part,
-                                           cleat__call(&no_cancel, &err));
+  *part = (struct cleat__stored_part){.number = 3, .size = FED_BYTES, .crc32c = 0xE3069283u, .has_crc32c = true};
+  return script.store->ops->multipart_feed(script.store, &upload, &feed, part, cleat__call(&no_cancel, &err));
 }
 
 START_TEST(a_fed_part_is_read_again_for_each_try) {
@@ -219,16 +210,14 @@ END_TEST
 START_TEST(complete_fails_late) {
   SCRIPT(XML_REPLY("  \n<Error><Code>InternalError</Code></Error>"),
          XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"),
-         XML_REPLY("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"), COMPLETED,
-         OBJECT("9"));
+         XML_REPLY("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"), COMPLETED, OBJECT("9"));
   ck_ok(complete());
   script_end(5);
 }
 END_TEST
 
 START_TEST(complete_fails_late_for_good) {
-  SCRIPT(XML_REPLY("<Error><Code>InvalidPart</Code></Error>"),
-         ERROR_REPLY("400 Bad Request", "InvalidPart"));
+  SCRIPT(XML_REPLY("<Error><Code>InvalidPart</Code></Error>"), ERROR_REPLY("400 Bad Request", "InvalidPart"));
   cleat_status status = complete();
   ck_assert_int_eq(status, CLEAT_STORE);
   ck_assert_str_eq(err.s3_code, "InvalidPart");
@@ -245,8 +234,7 @@ END_TEST
 
 /* The ETag of a part's reply had a bit flipped: the store's list has the right one. */
 START_TEST(complete_with_a_damaged_etag) {
-  SCRIPT(INVALID_PART, INVALID_PART, INVALID_PART, INVALID_PART, HELD_PART("9", "q", "4waSgw=="),
-         COMPLETED);
+  SCRIPT(INVALID_PART, INVALID_PART, INVALID_PART, INVALID_PART, HELD_PART("9", "q", "4waSgw=="), COMPLETED);
   ck_assert_int_eq(CLEAT__RETRY_FEW, 3);
   ck_ok(complete());
   script_expect_line(5, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
@@ -272,13 +260,11 @@ END_TEST
 
 /* Nothing is completed with what this save did not send, and nothing twice for the same reason. */
 START_TEST(complete_with_a_part_that_is_another) {
-  static const char *const pages[] = {
-      HELD_PART("9", "q", "AAAAAA=="), HELD_PART("8", "q", "4waSgw=="), HELD_PART("9", "q", ""),
-      HELD_PART("9", "p", "4waSgw=="),
-      XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>")};
+  static const char *const pages[] = {HELD_PART("9", "q", "AAAAAA=="), HELD_PART("8", "q", "4waSgw=="),
+                                      HELD_PART("9", "q", ""), HELD_PART("9", "p", "4waSgw=="),
+                                      XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>")};
   for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
-    const char *const replies[] = {INVALID_PART, INVALID_PART, INVALID_PART,
-                                   INVALID_PART, pages[i],     COMPLETED};
+    const char *const replies[] = {INVALID_PART, INVALID_PART, INVALID_PART, INVALID_PART, pages[i], COMPLETED};
     script_begin(replies, 6);
     cleat_status status = complete();
     ck_assert_msg(status == CLEAT_STORE, "page %zu: %d", i, (int)status);
@@ -290,8 +276,8 @@ END_TEST
 
 /* A store that reads the list before it checks its SHA-256 calls a damaged one what it looks like. */
 START_TEST(complete_whose_list_was_damaged) {
-  SCRIPT(ERROR_REPLY("400 Bad Request", "MalformedXML"),
-         ERROR_REPLY("400 Bad Request", "InvalidPartOrder"), COMPLETED, OBJECT("9"), COMPLETED);
+  SCRIPT(ERROR_REPLY("400 Bad Request", "MalformedXML"), ERROR_REPLY("400 Bad Request", "InvalidPartOrder"), COMPLETED,
+         OBJECT("9"), COMPLETED);
   char hash[80];
   ck_ok(complete());
   ck_assert(mock_header(script_seen(1), "x-amz-content-sha256", hash, sizeof hash));
@@ -318,10 +304,8 @@ START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
   char byte = 'x';
   struct cleat__span span = {&byte, 1};
   struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
-  SCRIPT(OK_REPLY, HANG_UP, COMPLETED,
-         "HTTP/1.1 200 OK\r\nETag: \"x-1\"\r\nContent-Length: 9\r\n\r\n");
-  ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put,
-                               cleat__call(&no_cancel, &err)));
+  SCRIPT(OK_REPLY, HANG_UP, COMPLETED, "HTTP/1.1 200 OK\r\nETag: \"x-1\"\r\nContent-Length: 9\r\n\r\n");
+  ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)));
   ck_ok(complete());
   script_expect_line(4, "HEAD /bucket/run/k HTTP/1.1\r\n");
   ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
@@ -330,14 +314,12 @@ START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
 END_TEST
 
 #define BUSY ERROR_REPLY("500 Internal Server Error", "InternalError")
-#define UPLOADS(entries)                                                           \
-  XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>" entries \
-            "</ListMultipartUploadsResult>")
+#define UPLOADS(entries) \
+  XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>" entries "</ListMultipartUploadsResult>")
 
 /* versitygw answers so, for ever, where another process has aborted the upload while parts came. */
 START_TEST(complete_of_an_upload_that_is_gone_answered_by_errors) {
-  SCRIPT(BUSY, BUSY, BUSY, BUSY,
-         UPLOADS("<Upload><Key>run/k</Key><UploadId>another</UploadId></Upload>"),
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOADS("<Upload><Key>run/k</Key><UploadId>another</UploadId></Upload>"),
          ERROR_REPLY("404 Not Found", ""));
   ck_fails(complete(), CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
@@ -375,8 +357,7 @@ END_TEST
 
 /* The upload is there still: the store is in trouble, and may come round. */
 START_TEST(complete_of_an_upload_that_is_there_goes_on) {
-  SCRIPT(BUSY, BUSY, BUSY, BUSY,
-         UPLOADS("<Upload><Key>run/k</Key><UploadId>U+1</UploadId></Upload>"), COMPLETED,
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOADS("<Upload><Key>run/k</Key><UploadId>U+1</UploadId></Upload>"), COMPLETED,
          OBJECT("9"));
   ck_ok(complete());
   script_expect_line(6, "POST /bucket/run/k?uploadId=U%2B1 ");
@@ -385,8 +366,8 @@ START_TEST(complete_of_an_upload_that_is_there_goes_on) {
 END_TEST
 
 START_TEST(complete_that_is_called_done_too_early) {
-  SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED,
-         ERROR_REPLY("404 Not Found", ""), COMPLETED, OBJECT("9"));
+  SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED,
+         OBJECT("9"));
   ck_ok(complete());
   script_expect_line(3, "HEAD /bucket/run/k HTTP/1.1\r\n");
   script_expect_line(4, "POST /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
@@ -405,8 +386,7 @@ START_TEST(complete_that_fails_after_it_was_called_done) {
 }
 END_TEST
 
-#define UNNAMED \
-  XML_REPLY("<CompleteMultipartUploadResult><ETag></ETag></CompleteMultipartUploadResult>")
+#define UNNAMED XML_REPLY("<CompleteMultipartUploadResult><ETag></ETag></CompleteMultipartUploadResult>")
 
 /* Done, in doubt: the object itself settles it, and no second Complete is sent. */
 START_TEST(complete_without_an_etag) {
@@ -457,8 +437,7 @@ static bool answer_by_method(void *ctx, const struct mock_request *request) {
   bool is_head = strncmp(request->head, "HEAD ", 5) == 0;
   if (!is_head && atomic_fetch_add(completes, 1) == 0)
     return false;
-  mock_print(request->fd,
-             is_head ? OBJECT("9") : "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+  mock_print(request->fd, is_head ? OBJECT("9") : "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
   return true;
 }
 
@@ -487,8 +466,7 @@ END_TEST
 START_TEST(abort_that_does_not_help) {
   struct cleat__upload upload = an_upload();
   SCRIPT(ONE_PART);
-  ck_fails(script.store->ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(script.store->ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)), CLEAT_STORE);
   script_end(mock_server_requests(script.server));
   ck_assert_uint_le(script.waits, 10);
 }
@@ -504,17 +482,16 @@ START_TEST(parts_come_in_pages) {
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   SCRIPT(PART_PAGE("4", "true"), PART_PAGE("7", "false"), PART_PAGE("7", "true"));
-  ck_ok(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count,
-                                                cleat__call(&no_cancel, &err)));
+  ck_ok(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 2);
   ck_assert_uint_eq(parts[0].number, 4);
   ck_assert_uint_eq(parts[1].number, 7);
   script_expect_line(2, "GET /bucket/run/k?max-parts=1000&part-number-marker=4&");
   cleat__free(parts);
   /* Pages without end are an error, not a loop. */
-  ck_fails(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count,
-                                                   cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(
+      script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count, cleat__call(&no_cancel, &err)),
+      CLEAT_STORE);
   script_end(mock_server_requests(script.server));
 }
 END_TEST

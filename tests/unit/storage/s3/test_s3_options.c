@@ -87,8 +87,7 @@ static const char *const REPLIES[REQUESTS] = {
 static void do_everything(void) {
   const struct cleat__store_ops *ops = script.store->ops;
   struct cleat__upload upload = {.key = "k", .id = "U", .size = 4, .part_bytes = 4};
-  struct cleat__stored_part part = {
-      .number = 1, .size = 4, .crc32c = 0xF63AF4EEu, .has_crc32c = true};
+  struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = 0xF63AF4EEu, .has_crc32c = true};
   struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
   struct cleat__list_page page;
   struct cleat__object object;
@@ -97,15 +96,13 @@ static void do_everything(void) {
   struct cleat__span span = {text, 4};
   uint32_t crc = 0;
   ck_ok(ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)));
-  ck_ok(
-      ops->get(script.store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->get(script.store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
   ck_ok(ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)));
   ck_ok(ops->list(script.store, "", true, NULL, &page, cleat__call(&no_cancel, &err)));
   cleat__list_page_clear(&page);
   ck_ok(ops->remove(script.store, "k", cleat__call(&no_cancel, &err)));
   ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
-                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)));
   ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
   ck_ok(ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)));
   ck_ok(ops->get_small(script.store, "k", 9, &small, cleat__call(&no_cancel, &err)));
@@ -117,8 +114,7 @@ static void set_replies(const char *encryption) {
   static const char *replies[REQUESTS];
   static char put[256];
   memcpy(replies, REPLIES, sizeof replies);
-  snprintf(put, sizeof put, "HTTP/1.1 200 OK\r\nETag: \"e\"\r\n%sContent-Length: 0\r\n\r\n",
-           encryption);
+  snprintf(put, sizeof put, "HTTP/1.1 200 OK\r\nETag: \"e\"\r\n%sContent-Length: 0\r\n\r\n", encryption);
   replies[0] = put;
   replies[6] = put;
   script.replies = replies;
@@ -151,8 +147,7 @@ static void header_names(unsigned request, const char *without, char *names, siz
 /* All of x-amz-*, and host, stand in the signature. */
 static void check_signed(unsigned request) {
   char names[2048], authorization[2048], list[2048];
-  ck_assert(
-      mock_header(script_seen(request), "authorization", authorization, sizeof authorization));
+  ck_assert(mock_header(script_seen(request), "authorization", authorization, sizeof authorization));
   const char *begin = strstr(authorization, "SignedHeaders=");
   ck_assert_ptr_nonnull(begin);
   snprintf(list, sizeof list, ";%.*s;", (int)strcspn(begin + 14, ","), begin + 14);
@@ -201,19 +196,10 @@ static const struct {
       {SSE "-customer-key", KEY, SSE_C},
       {SSE "-customer-key-md5", KEY_MD5, SSE_C}},
      SSE_C_REPLY},
-    {"storage_class=REDUCED_REDUNDANCY",
-     NULL,
-     {{"x-amz-storage-class", "REDUCED_REDUNDANCY", MAKES}},
-     ""},
-    {"tags=team%3Dml%26run%3Da%20b+1",
-     NULL,
-     {{"x-amz-tagging", "run=a%20b%2B1&team=ml", MAKES}},
-     ""},
+    {"storage_class=REDUCED_REDUNDANCY", NULL, {{"x-amz-storage-class", "REDUCED_REDUNDANCY", MAKES}}, ""},
+    {"tags=team%3Dml%26run%3Da%20b+1", NULL, {{"x-amz-tagging", "run=a%20b%2B1&team=ml", MAKES}}, ""},
     {"request_payer=requester", NULL, {{"x-amz-request-payer", "requester", EVERY}}, ""},
-    {"bucket_owner=123456789012",
-     NULL,
-     {{"x-amz-expected-bucket-owner", "123456789012", EVERY}},
-     ""},
+    {"bucket_owner=123456789012", NULL, {{"x-amz-expected-bucket-owner", "123456789012", EVERY}}, ""},
 };
 
 static char plain[REQUESTS][1024]; /* the names of the headers without options */
@@ -234,15 +220,13 @@ START_TEST(every_option_on_every_operation) {
     setenv("CLEAT_SSE_C_KEY", CASES[_i].key, 1);
   for (size_t i = 0; i < 3; i++)
     if (CASES[_i].headers[i].name != NULL)
-      snprintf(without + strlen(without), sizeof without - strlen(without), " %s;",
-               CASES[_i].headers[i].name);
+      snprintf(without + strlen(without), sizeof without - strlen(without), " %s;", CASES[_i].headers[i].name);
   snprintf(location, sizeof location, "bucket/run?%s", CASES[_i].query);
   play(location, CASES[_i].encryption);
   for (unsigned request = 1; request <= REQUESTS; request++) {
     for (size_t i = 0; i < 3 && CASES[_i].headers[i].name != NULL; i++) {
       bool wanted = strchr(CASES[_i].headers[i].operations, LETTERS[request - 1]) != NULL;
-      script_expect_header(request, CASES[_i].headers[i].name,
-                           wanted ? CASES[_i].headers[i].value : NULL);
+      script_expect_header(request, CASES[_i].headers[i].name, wanted ? CASES[_i].headers[i].value : NULL);
     }
     header_names(request, without, names, sizeof names);
     ck_assert_str_eq(names, plain[request - 1]);
@@ -265,8 +249,7 @@ START_TEST(all_options_at_once) {
   }
   script_expect_header(6, "x-amz-tagging", "a=b");
   script_expect_header(7, SSE "-customer-key", KEY);
-  script_expect_header(1, "x-amz-content-sha256",
-                       "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4");
+  script_expect_header(1, "x-amz-content-sha256", "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4");
   script_end(REQUESTS);
 }
 END_TEST
@@ -277,10 +260,8 @@ START_TEST(encryption_that_was_not_done) {
     const char *query;
     const char *key;
     const char *reply;
-  } cases[] = {{"?sse=AES256", NULL, ""},
-               {"?sse=aws:kms", NULL, SSE_IS("AES256")},
-               {"", KEY, ""},
-               {"", KEY, SSE_IS("aws:kms")}};
+  } cases[] = {
+      {"?sse=AES256", NULL, ""}, {"?sse=aws:kms", NULL, SSE_IS("AES256")}, {"", KEY, ""}, {"", KEY, SSE_IS("aws:kms")}};
   struct cleat__put_options put = {.condition = CLEAT__PUT_ALWAYS};
   struct cleat__upload upload = {.key = "k", .id = "U", .size = 4, .part_bytes = 4};
   struct cleat__stored_part part = {.number = 1, .size = 4};
@@ -294,13 +275,11 @@ START_TEST(encryption_that_was_not_done) {
   snprintf(location, sizeof location, "bucket/run%s", cases[_i].query);
   script_open(mock_server_url(script.server), location, NULL);
   const struct cleat__store_ops *ops = script.store->ops;
-  ck_fails(ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)),
-           CLEAT_UNSUPPORTED);
+  ck_fails(ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)), CLEAT_UNSUPPORTED);
   ck_assert_ptr_nonnull(strstr(err.message, "s3://bucket/run/k"));
   ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
   ck_assert(err.hint[0] != '\0');
-  ck_fails(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
-                               cleat__call(&no_cancel, &err)),
+  ck_fails(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)),
            CLEAT_UNSUPPORTED);
   ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
   script_end(2);
@@ -311,10 +290,8 @@ END_TEST
 START_TEST(the_key_is_not_told) {
   struct cleat__object object;
   setenv("CLEAT_SSE_C_KEY", KEY, 1);
-  SCRIPT(ERROR_REPLY("503 Slow Down", "SlowDown"),
-         ERROR_REPLY("400 Bad Request", "InvalidRequest"));
-  ck_assert(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)) !=
-            CLEAT_OK);
+  SCRIPT(ERROR_REPLY("503 Slow Down", "SlowDown"), ERROR_REPLY("400 Bad Request", "InvalidRequest"));
+  ck_assert(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)) != CLEAT_OK);
   script_expect_header(1, SSE "-customer-key", KEY);
   ck_assert_uint_ge(script.log_lines, 1);
   ck_assert_ptr_null(strstr(script.last_log, "MDEy"));
@@ -327,8 +304,7 @@ END_TEST
 /* The options hold in the region that the store named as well. */
 START_TEST(options_follow_to_another_region) {
   struct cleat__object object;
-  static const char *const replies[] = {
-      "HTTP/1.1 400 Bad Request\r\nx-amz-bucket-region: eu-west-3\r\n\r\n", OK_REPLY};
+  static const char *const replies[] = {"HTTP/1.1 400 Bad Request\r\nx-amz-bucket-region: eu-west-3\r\n\r\n", OK_REPLY};
   script.replies = replies;
   script.count = 2;
   script_start();
@@ -379,8 +355,7 @@ START_TEST(values_that_are_refused) {
       {"tags=a%3Db%250A", "characters other than"},
       {"tags=a%3D%25FF", "characters other than"},
       {"tags=a%3D%254", "escape"},
-      {"tags=a%3D1%26b%3D1%26c%3D1%26d%3D1%26e%3D1%26f%3D1%26g%3D1%26h%3D1%26i%3D1%26j%3D1%26k%3D1",
-       "more than 10"},
+      {"tags=a%3D1%26b%3D1%26c%3D1%26d%3D1%26e%3D1%26f%3D1%26g%3D1%26h%3D1%26i%3D1%26j%3D1%26k%3D1", "more than 10"},
   };
   char location[512];
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -17,8 +17,7 @@ START_TEST(an_option_that_is_refused) {
       {"bucket/r?storage_class=STANDARD_IA", ERROR_REPLY("400 Bad Request", "InvalidArgument"),
        "storage_class=STANDARD_IA:"},
       {"bucket/r?sse=aws:kms&storage_class=STANDARD_IA&tags=a%3Db",
-       ERROR_REPLY("501 Not Implemented", "NotImplemented"),
-       "sse=aws:kms or storage_class=STANDARD_IA or tags=a=b:"},
+       ERROR_REPLY("501 Not Implemented", "NotImplemented"), "sse=aws:kms or storage_class=STANDARD_IA or tags=a=b:"},
       {"bucket/r", ERROR_REPLY("400 Bad Request", "InvalidRequest"), NULL},
       {"bucket/r?request_payer=requester", ERROR_REPLY("400 Bad Request", "InvalidRequest"), NULL},
       {"bucket/r?sse=AES256", ERROR_REPLY("400 Bad Request", "KeyTooLongError"), NULL},
@@ -34,10 +33,9 @@ START_TEST(an_option_that_is_refused) {
   script_open(mock_server_url(script.server), cases[_i].location, NULL);
   const struct cleat__store_ops *ops = script.store->ops;
   for (int i = 0; i < 2; i++) {
-    cleat_status status =
-        i == 0 ? ops->put(script.store, "k", cleat__spans(&span, 1), &put,
-                          cleat__call(&no_cancel, &err))
-               : ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err));
+    cleat_status status = i == 0
+                              ? ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err))
+                              : ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err));
     ck_assert_int_ne(status, CLEAT_OK);
     if (cases[_i].named != NULL)
       ck_assert_msg(strstr(err.hint, cases[_i].named) != NULL, "%s", err.hint);

@@ -26,8 +26,7 @@ static cleat_status replace(const char *etag) {
                                        .crc32c = 0xE3069283u,
                                        .failed_tries = &failed_tries};
   failed_tries = 0;
-  return script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &options,
-                                cleat__call(&no_cancel, &err));
+  return script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err));
 }
 
 static void expect_put(unsigned request, const char *if_match) {

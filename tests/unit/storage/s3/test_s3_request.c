@@ -15,16 +15,13 @@ static atomic_bool no_cancel;
 static cleat_status put(enum cleat__put_condition condition) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
-  struct cleat__put_options options = {
-      .condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
-  return script.store->ops->put(script.store, "a b", cleat__spans(&span, 1), &options,
-                                cleat__call(&no_cancel, &err));
+  struct cleat__put_options options = {.condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
+  return script.store->ops->put(script.store, "a b", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status get(uint64_t offset, char *text, size_t size, uint32_t *crc) {
   struct cleat__span span = {text, size};
-  return script.store->ops->get(script.store, "k", offset, cleat__spans(&span, 1), crc,
-                                cleat__call(&no_cancel, &err));
+  return script.store->ops->get(script.store, "k", offset, cleat__spans(&span, 1), crc, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status head(struct cleat__object *object) {
@@ -32,8 +29,7 @@ static cleat_status head(struct cleat__object *object) {
 }
 
 static cleat_status list(struct cleat__list_page *page) {
-  return script.store->ops->list(script.store, "p/", true, "tok/en", page,
-                                 cleat__call(&no_cancel, &err));
+  return script.store->ops->list(script.store, "p/", true, "tok/en", page, cleat__call(&no_cancel, &err));
 }
 
 static struct cleat__upload an_upload(void) {
@@ -42,10 +38,8 @@ static struct cleat__upload an_upload(void) {
 
 static cleat_status complete(void) {
   struct cleat__upload upload = an_upload();
-  struct cleat__stored_part part = {
-      .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
-  return script.store->ops->multipart_complete(script.store, &upload, &part, 1,
-                                               cleat__call(&no_cancel, &err));
+  struct cleat__stored_part part = {.number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  return script.store->ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err));
 }
 
 /* ---- what is sent ---- */
@@ -75,13 +69,11 @@ END_TEST
 START_TEST(put_headers_by_settings) {
   SCRIPT(OK_REPLY);
   cleat__store_close(script.store);
-  script_open(mock_server_url(script.server), "bucket?payload=signed&checksum=when_required",
-              "to/ken");
+  script_open(mock_server_url(script.server), "bucket?payload=signed&checksum=when_required", "to/ken");
   ck_ok(put(CLEAT__PUT_ALWAYS));
   script_expect_line(1, "PUT /bucket/a%20b HTTP/1.1\r\n");
   script_expect_header(1, "x-amz-checksum-crc32c", NULL);
-  script_expect_header(1, "x-amz-content-sha256",
-                       "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225");
+  script_expect_header(1, "x-amz-content-sha256", "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225");
   script_expect_header(1, "x-amz-security-token", "to/ken");
   script_end(1);
 }
@@ -89,10 +81,9 @@ END_TEST
 
 START_TEST(list_query) {
   struct cleat__list_page page;
-  SCRIPT(
-      XML_REPLY("<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>run/p/x%2Fy</Key>"
-                "<Size>3</Size></Contents></ListBucketResult>"),
-      OK_REPLY);
+  SCRIPT(XML_REPLY("<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>run/p/x%2Fy</Key>"
+                   "<Size>3</Size></Contents></ListBucketResult>"),
+         OK_REPLY);
   ck_ok(list(&page));
   ck_assert_uint_eq(page.count, 1);
   ck_assert_str_eq(page.entries[0].key, "p/x/y");
@@ -123,8 +114,7 @@ START_TEST(storm_passes) {
   for (unsigned i = 1; i <= 5; i++)
     script_expect_header(i, "expect", i == 4 ? "100-continue" : NULL);
   /* What the last retry took came back, as with the AWS SDKs. */
-  ck_assert_int_lt(atomic_load(&((struct cleat__s3 *)script.store)->quota.tokens),
-                   CLEAT__RETRY_QUOTA);
+  ck_assert_int_lt(atomic_load(&((struct cleat__s3 *)script.store)->quota.tokens), CLEAT__RETRY_QUOTA);
   script.now_ms += 5000;
   ck_ok(put(CLEAT__PUT_ALWAYS));
   ck_assert(mock_header(script_seen(1), "x-amz-date", first, sizeof first));
@@ -204,8 +194,7 @@ START_TEST(removing_ends_sooner) {
   SCRIPT(OK_REPLY, ERROR_REPLY("503 Slow Down", "SlowDown"));
   ck_ok(put(CLEAT__PUT_ALWAYS));
   int64_t before = script.now_ms;
-  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)), CLEAT_STORE);
   ck_assert_int_le(script.now_ms - before, CLEAT__S3_CLEAN_MS);
   ck_assert_ptr_nonnull(strstr(err.message, "until the time limit"));
   script_end(mock_server_requests(script.server));
@@ -233,10 +222,9 @@ START_TEST(region_is_followed_once) {
 END_TEST
 
 START_TEST(clock_is_put_right) {
-  SCRIPT(
-      "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n<Error><Code>RequestTimeTooSkewed</Code>"
-      "<ServerTime>2030-01-02T03:04:05Z</ServerTime></Error>",
-      OK_REPLY);
+  SCRIPT("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n<Error><Code>RequestTimeTooSkewed</Code>"
+         "<ServerTime>2030-01-02T03:04:05Z</ServerTime></Error>",
+         OK_REPLY);
   ck_ok(put(CLEAT__PUT_ALWAYS));
   script_expect_header(2, "x-amz-date", "20300102T030405Z");
   script_end(2);
@@ -245,12 +233,11 @@ END_TEST
 
 /* The store looks at the time before it looks at the region; each is put right. */
 START_TEST(clock_and_region_are_put_right) {
-  SCRIPT(
-      "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n<Error><Code>RequestTimeTooSkewed</Code>"
-      "<ServerTime>2030-01-02T03:04:05Z</ServerTime></Error>",
-      "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-      "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>",
-      OK_REPLY);
+  SCRIPT("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n<Error><Code>RequestTimeTooSkewed</Code>"
+         "<ServerTime>2030-01-02T03:04:05Z</ServerTime></Error>",
+         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+         "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>",
+         OK_REPLY);
   ck_ok(put(CLEAT__PUT_ALWAYS));
   ck_assert_int_eq(script.waited_ms, 0);
   script_end(3);
@@ -306,12 +293,9 @@ START_TEST(lost_reply_on_a_kept_connection) {
       .condition = CLEAT__PUT_CREATE_ONLY, .crc32c = 0xE3069283u, .failed_tries = &failed_tries};
   SCRIPT(OK_REPLY, HANG_UP, ERROR_REPLY("412 Precondition Failed", "PreconditionFailed"));
   const struct cleat__store_ops *ops = script.store->ops;
-  ck_ok(
-      ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(failed_tries, 0);
-  ck_fails(
-      ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)),
-      CLEAT_EXISTS);
+  ck_fails(ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)), CLEAT_EXISTS);
   ck_assert_uint_eq(failed_tries, 1);
   ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
   ck_assert_uint_eq(script.log_lines, 1);
@@ -323,8 +307,7 @@ START_TEST(lost_reply_on_a_kept_connection) {
 END_TEST
 
 START_TEST(if_match_of_nothing) {
-  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchKey"),
-         "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchKey"), "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
          ERROR_REPLY("404 Not Found", "NoSuchBucket"));
   ck_fails(put(CLEAT__PUT_IF_MATCH), CLEAT_LOST);
   ck_fails(put(CLEAT__PUT_IF_MATCH), CLEAT_NOT_FOUND);
@@ -344,13 +327,10 @@ START_TEST(ranges_that_are_wrong) {
       {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789", CLEAT_STORE, 5},
       {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234", CLEAT_STORE, 5},
       {"HTTP/1.1 206 P\r\nContent-Length: 4\r\n\r\n1234", CLEAT_STORE, 5},
-      {"HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 3-6/9\r\n\r\n1234", CLEAT_STORE,
-       5},
-      {"HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 2-9/99\r\n\r\n1234",
-       CLEAT_STORE, 5},
+      {"HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 3-6/9\r\n\r\n1234", CLEAT_STORE, 5},
+      {"HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 2-9/99\r\n\r\n1234", CLEAT_STORE, 5},
       /* the object is shorter */
-      {"HTTP/1.1 206 P\r\nContent-Length: 3\r\nContent-Range: bytes 2-4/5\r\n\r\n123",
-       CLEAT_INTEGRITY, 1},
+      {"HTTP/1.1 206 P\r\nContent-Length: 3\r\nContent-Range: bytes 2-4/5\r\n\r\n123", CLEAT_INTEGRITY, 1},
       {ERROR_REPLY("416 Range", "InvalidRange"), CLEAT_INTEGRITY, 1},
   };
   const char *reply = cases[_i].reply;
@@ -367,8 +347,7 @@ END_TEST
 
 /* Something between that says yes to everything has stored nothing. */
 START_TEST(put_without_an_etag) {
-  SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", OK_REPLY,
-         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", OK_REPLY, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   ck_ok(put(CLEAT__PUT_ALWAYS));
   ck_fails(put(CLEAT__PUT_ALWAYS), CLEAT_STORE);
   ck_assert_ptr_nonnull(strstr(err.message, "ETag"));
@@ -379,8 +358,7 @@ END_TEST
 /* A store that notices late has sent its 200 already. */
 START_TEST(errors_inside_a_200) {
   struct cleat__list_page page;
-  SCRIPT(XML_REPLY("<Error><Code>SlowDown</Code></Error>"),
-         XML_REPLY("<ListBucketResult></ListBucketResult>"),
+  SCRIPT(XML_REPLY("<Error><Code>SlowDown</Code></Error>"), XML_REPLY("<ListBucketResult></ListBucketResult>"),
          XML_REPLY("<Error><Code>InternalError</Code></Error>"), OK_REPLY,
          XML_REPLY("<Error><Code>AccessDenied</Code><Message>no</Message></Error>"));
   ck_ok(list(&page));
@@ -450,8 +428,7 @@ END_TEST
 START_TEST(documents_by_settings) {
   struct cleat__small small = {0};
   SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
-         SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n"),
-         SMALL("200 OK", LENGTH));
+         SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n"), SMALL("200 OK", LENGTH));
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
   ck_ok(get_small(&small));
@@ -483,8 +460,7 @@ END_TEST
 START_TEST(page_instead_of_a_removal) {
   SCRIPT(PAGE, NO_CONTENT, PAGE);
   ck_ok(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)));
-  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)),
-           CLEAT_STORE);
+  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)), CLEAT_STORE);
   script_end(2 + CLEAT__S3_MALFORMED_MAX);
 }
 END_TEST
@@ -534,13 +510,10 @@ START_TEST(a_404_of_something_else_is_no_absent_object) {
   struct cleat__object object;
   struct cleat__small small = {0};
   SCRIPT("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>Nothing here</html>");
-  ck_fails(
-      script.store->ops->get_small(script.store, "k", 9, &small, cleat__call(&no_cancel, &err)),
-      CLEAT_STORE);
+  ck_fails(script.store->ops->get_small(script.store, "k", 9, &small, cleat__call(&no_cancel, &err)), CLEAT_STORE);
   ck_assert_ptr_nonnull(strstr(err.message, "404"));
   ck_assert_ptr_nonnull(strstr(err.hint, "AWS_ENDPOINT_URL"));
-  ck_fails(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)),
-           CLEAT_NOT_FOUND);
+  ck_fails(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
   script_end(CLEAT__S3_MALFORMED_MAX + 1);
 }
 END_TEST

@@ -26,12 +26,11 @@ static cleat_status read_error(const char *xml, struct cleat__s3_reply_error *re
 
 START_TEST(an_error_is_read) {
   struct cleat__s3_reply_error reply;
-  ck_assert_int_eq(
-      read_error(HEAD "<Error><Code>NoSuchBucket</Code><Message>The bucket\ndoes &lt;not&gt; "
-                      "exist</Message><BucketName>b</BucketName><RequestId>4442587FB7D0A2F9"
-                      "</RequestId><HostId>x</HostId></Error>",
-                 &reply),
-      CLEAT_OK);
+  ck_assert_int_eq(read_error(HEAD "<Error><Code>NoSuchBucket</Code><Message>The bucket\ndoes &lt;not&gt; "
+                                   "exist</Message><BucketName>b</BucketName><RequestId>4442587FB7D0A2F9"
+                                   "</RequestId><HostId>x</HostId></Error>",
+                              &reply),
+                   CLEAT_OK);
   ck_assert_str_eq(reply.code, "NoSuchBucket");
   ck_assert_str_eq(reply.message, "The bucket does <not> exist");
   ck_assert_str_eq(reply.request_id, "4442587FB7D0A2F9");
@@ -47,15 +46,12 @@ START_TEST(region_and_server_time_are_read) {
                               &reply),
                    CLEAT_OK);
   ck_assert_str_eq(reply.region, "eu-west-1");
-  ck_assert_int_eq(
-      read_error("<Error><Code>RequestTimeTooSkewed</Code><RequestTime>20261121T130000Z"
-                 "</RequestTime><ServerTime>2026-11-21T12:00:00Z</ServerTime></Error>",
-                 &reply),
-      CLEAT_OK);
+  ck_assert_int_eq(read_error("<Error><Code>RequestTimeTooSkewed</Code><RequestTime>20261121T130000Z"
+                              "</RequestTime><ServerTime>2026-11-21T12:00:00Z</ServerTime></Error>",
+                              &reply),
+                   CLEAT_OK);
   ck_assert_int_eq(reply.server_time_s, 1795262400);
-  ck_assert_int_eq(
-      read_error("<Error><Code>C</Code><ServerTime>yesterday</ServerTime></Error>", &reply),
-      CLEAT_OK);
+  ck_assert_int_eq(read_error("<Error><Code>C</Code><ServerTime>yesterday</ServerTime></Error>", &reply), CLEAT_OK);
   ck_assert_int_eq(reply.server_time_s, 0);
 }
 END_TEST
@@ -66,9 +62,8 @@ START_TEST(long_fields_of_an_error_are_cut) {
   char text[1001];
   memset(text, 'm', 1000);
   text[1000] = '\0';
-  ck_assert_int_eq(
-      cleat__buffer_print(&xml, "<Error><Code>%s</Code><Message>%s</Message></Error>", text, text),
-      CLEAT_OK);
+  ck_assert_int_eq(cleat__buffer_print(&xml, "<Error><Code>%s</Code><Message>%s</Message></Error>", text, text),
+                   CLEAT_OK);
   struct cleat__s3_reply_error reply;
   ck_assert_int_eq(cleat__s3_xml_error(xml.data, xml.length, &reply, &err), CLEAT_OK);
   ck_assert_uint_eq(strlen(reply.code), sizeof reply.code - 1);
@@ -104,8 +99,7 @@ END_TEST
 
 START_TEST(a_doctype_is_refused_by_name) {
   struct cleat__s3_reply_error reply;
-  ck_assert_int_eq(read_error("<!DOCTYPE Error><Error><Code>C</Code></Error>", &reply),
-                   CLEAT_FORMAT);
+  ck_assert_int_eq(read_error("<!DOCTYPE Error><Error><Code>C</Code></Error>", &reply), CLEAT_FORMAT);
   ck_assert_ptr_nonnull(strstr(err.message, "DOCTYPE"));
 }
 END_TEST
@@ -159,19 +153,18 @@ static cleat_status read_list(const char *xml, const char *root, struct cleat__l
 
 START_TEST(a_list_is_read) {
   struct cleat__list_page page = {0};
-  ck_assert_int_eq(
-      read_list(HEAD "<ListBucketResult" NS "><Name>b</Name><Prefix>run-17/</Prefix>"
-                     "<KeyCount>3</KeyCount><MaxKeys>1000</MaxKeys><Delimiter>/</Delimiter>"
-                     "<IsTruncated>true</IsTruncated><ContinuationToken>old</ContinuationToken>"
-                     "<NextContinuationToken>1ueGcx+/=&amp;</NextContinuationToken>"
-                     "<Contents><Key>run-17/z</Key><LastModified>2026-11-21T12:00:00.000Z"
-                     "</LastModified><ETag>&quot;e&quot;</ETag><Size>18446744073709551615</Size>"
-                     "<Owner><ID>i</ID></Owner></Contents>"
-                     "<Contents><Key>run-17/a&amp;b</Key><Size>0</Size></Contents>"
-                     "<CommonPrefixes><Prefix>run-17/step-1/</Prefix></CommonPrefixes>"
-                     "</ListBucketResult>",
-                "run-17/", &page),
-      CLEAT_OK);
+  ck_assert_int_eq(read_list(HEAD "<ListBucketResult" NS "><Name>b</Name><Prefix>run-17/</Prefix>"
+                                  "<KeyCount>3</KeyCount><MaxKeys>1000</MaxKeys><Delimiter>/</Delimiter>"
+                                  "<IsTruncated>true</IsTruncated><ContinuationToken>old</ContinuationToken>"
+                                  "<NextContinuationToken>1ueGcx+/=&amp;</NextContinuationToken>"
+                                  "<Contents><Key>run-17/z</Key><LastModified>2026-11-21T12:00:00.000Z"
+                                  "</LastModified><ETag>&quot;e&quot;</ETag><Size>18446744073709551615</Size>"
+                                  "<Owner><ID>i</ID></Owner></Contents>"
+                                  "<Contents><Key>run-17/a&amp;b</Key><Size>0</Size></Contents>"
+                                  "<CommonPrefixes><Prefix>run-17/step-1/</Prefix></CommonPrefixes>"
+                                  "</ListBucketResult>",
+                             "run-17/", &page),
+                   CLEAT_OK);
   ck_assert_uint_eq(page.count, 3);
   ck_assert_str_eq(page.entries[0].key, "a&b");
   ck_assert_uint_eq(page.entries[0].size, 0);
@@ -190,13 +183,12 @@ END_TEST
 
 START_TEST(encoded_keys_are_decoded_wherever_the_type_stands) {
   struct cleat__list_page page = {0};
-  ck_assert_int_eq(
-      read_list("<ListBucketResult><Contents><Key>r+1/a%2Bb%25+c%01%C3%BC</Key><Size>1</Size>"
-                "</Contents><CommonPrefixes><Prefix>r+1/d+e/</Prefix></CommonPrefixes>"
-                "<IsTruncated>false</IsTruncated><EncodingType>url</EncodingType>"
-                "<NextContinuationToken>a%2B</NextContinuationToken></ListBucketResult>",
-                "r 1/", &page),
-      CLEAT_OK);
+  ck_assert_int_eq(read_list("<ListBucketResult><Contents><Key>r+1/a%2Bb%25+c%01%C3%BC</Key><Size>1</Size>"
+                             "</Contents><CommonPrefixes><Prefix>r+1/d+e/</Prefix></CommonPrefixes>"
+                             "<IsTruncated>false</IsTruncated><EncodingType>url</EncodingType>"
+                             "<NextContinuationToken>a%2B</NextContinuationToken></ListBucketResult>",
+                             "r 1/", &page),
+                   CLEAT_OK);
   ck_assert_uint_eq(page.count, 2);
   ck_assert_str_eq(page.entries[0].key, "a+b% c\001\xc3\xbc");
   ck_assert_str_eq(page.entries[1].key, "d e/");
@@ -313,8 +305,7 @@ START_TEST(an_upload_id_that_is_missing_or_too_long_is_refused) {
 }
 END_TEST
 
-static cleat_status read_completed(const char *xml, char etag[CLEAT__ETAG_MAX],
-                                   struct cleat__s3_reply_error *reply) {
+static cleat_status read_completed(const char *xml, char etag[CLEAT__ETAG_MAX], struct cleat__s3_reply_error *reply) {
   return cleat__s3_xml_completed(xml, strlen(xml), etag, reply, &err);
 }
 
@@ -349,8 +340,7 @@ START_TEST(a_completion_may_have_an_empty_etag) {
   char etag[CLEAT__ETAG_MAX] = "before";
   struct cleat__s3_reply_error reply;
   ck_assert_int_eq(
-      read_completed("<CompleteMultipartUploadResult><ETag></ETag></CompleteMultipartUploadResult>",
-                     etag, &reply),
+      read_completed("<CompleteMultipartUploadResult><ETag></ETag></CompleteMultipartUploadResult>", etag, &reply),
       CLEAT_OK);
   ck_assert_str_eq(reply.code, "");
   ck_assert_str_eq(etag, "");
@@ -381,17 +371,16 @@ static cleat_status read_parts(const char *xml, struct cleat__s3_parts_page *pag
 
 START_TEST(parts_are_read_in_order) {
   struct cleat__s3_parts_page page = {0};
-  ck_assert_int_eq(
-      read_parts(HEAD "<ListPartsResult" NS "><Bucket>b</Bucket><UploadId>u</UploadId>"
-                      "<PartNumberMarker>0</PartNumberMarker><NextPartNumberMarker>7"
-                      "</NextPartNumberMarker><MaxParts>2</MaxParts><IsTruncated>true</IsTruncated>"
-                      "<Part><PartNumber>7</PartNumber><ETag>&quot;b&quot;</ETag><Size>3</Size>"
-                      "<ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME>"
-                      "</Part><Part><PartNumber>2</PartNumber><ETag>&quot;a&quot;</ETag>"
-                      "<Size>5242880</Size><ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"
-                      "</ListPartsResult>",
-                 &page),
-      CLEAT_OK);
+  ck_assert_int_eq(read_parts(HEAD "<ListPartsResult" NS "><Bucket>b</Bucket><UploadId>u</UploadId>"
+                                   "<PartNumberMarker>0</PartNumberMarker><NextPartNumberMarker>7"
+                                   "</NextPartNumberMarker><MaxParts>2</MaxParts><IsTruncated>true</IsTruncated>"
+                                   "<Part><PartNumber>7</PartNumber><ETag>&quot;b&quot;</ETag><Size>3</Size>"
+                                   "<ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME>"
+                                   "</Part><Part><PartNumber>2</PartNumber><ETag>&quot;a&quot;</ETag>"
+                                   "<Size>5242880</Size><ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"
+                                   "</ListPartsResult>",
+                              &page),
+                   CLEAT_OK);
   ck_assert_uint_eq(page.count, 2);
   ck_assert_uint_eq(page.parts[0].number, 2);
   ck_assert_uint_eq(page.parts[0].size, 5242880);
@@ -454,22 +443,17 @@ START_TEST(the_body_of_a_complete) {
                    "<Part><PartNumber>10000</PartNumber><ETag>c</ETag></Part>"
                    "</CompleteMultipartUpload>");
   cleat__buffer_reset(&body);
-  const struct cleat__stored_part other = {.number = 1,
-                                           .has_crc32c = true,
-                                           .has_crc64nvme = true,
-                                           .crc64nvme = UINT64_C(0xAE8B14860A799888)};
-  ck_assert_int_eq(cleat__s3_xml_complete_body(&other, 1, CLEAT__S3_NAME_CRC64NVME, &body),
-                   CLEAT_OK);
+  const struct cleat__stored_part other = {
+      .number = 1, .has_crc32c = true, .has_crc64nvme = true, .crc64nvme = UINT64_C(0xAE8B14860A799888)};
+  ck_assert_int_eq(cleat__s3_xml_complete_body(&other, 1, CLEAT__S3_NAME_CRC64NVME, &body), CLEAT_OK);
   ck_assert_ptr_nonnull(
-      strstr(cleat__buffer_text(&body),
-             "</ETag><ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part>"));
+      strstr(cleat__buffer_text(&body), "</ETag><ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part>"));
   cleat__buffer_reset(&body);
   ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 1, CLEAT__S3_NAME_NONE, &body), CLEAT_OK);
   ck_assert_ptr_null(strstr(cleat__buffer_text(&body), "Checksum"));
   cleat__buffer_clear(&body);
   cleat__buffer_init(&body, 100);
-  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, CLEAT__S3_NAME_CRC32C, &body),
-                   CLEAT_LIMIT);
+  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, CLEAT__S3_NAME_CRC32C, &body), CLEAT_LIMIT);
   cleat__buffer_clear(&body);
 }
 END_TEST
@@ -478,11 +462,10 @@ END_TEST
 
 static cleat_status read_all(void) {
   struct cleat__list_page page = {0};
-  cleat_status status =
-      read_list("<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents><Contents><Key>b"
-                "</Key></Contents><IsTruncated>true</IsTruncated><NextContinuationToken>t"
-                "</NextContinuationToken></ListBucketResult>",
-                "", &page);
+  cleat_status status = read_list("<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents><Contents><Key>b"
+                                  "</Key></Contents><IsTruncated>true</IsTruncated><NextContinuationToken>t"
+                                  "</NextContinuationToken></ListBucketResult>",
+                                  "", &page);
   cleat__list_page_clear(&page);
   if (status)
     return status;

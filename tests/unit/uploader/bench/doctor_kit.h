@@ -60,8 +60,7 @@ static inline const struct cleat__doctor_check *check(enum cleat__doctor_name na
 
 static inline void expect(enum cleat__doctor_name name, enum cleat_check_result result) {
   ck_assert_msg(check(name)->info.result == result, "%s is %s, not %s: %s", check(name)->info.name,
-                cleat_check_result_name(check(name)->info.result), cleat_check_result_name(result),
-                check(name)->seen);
+                cleat_check_result_name(check(name)->info.result), cleat_check_result_name(result), check(name)->seen);
 }
 
 static inline void expect_nothing_left(void) {

@@ -157,8 +157,7 @@ static void wait_for_bench(void) {
 
 /* The first parts of a rung wait until as many as it is said to have in flight are there at once. A test that hangs
  * is ended by Check. */
-static cleat_status gather_crowd(void *user, const char *op, const char *key, bool done,
-                                 struct cleat__call call) {
+static cleat_status gather_crowd(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct cleat_bench_progress progress;
   (void)user;
   (void)call;
@@ -203,12 +202,10 @@ END_TEST
 
 static atomic_bool damaged;
 
-static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           struct cleat__call call) {
+static cleat_status damage(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)call;
-  if (!done && strcmp(op, "get") == 0 && strstr(key, "/parts-") != NULL &&
-      !atomic_exchange(&damaged, true))
+  if (!done && strcmp(op, "get") == 0 && strstr(key, "/parts-") != NULL && !atomic_exchange(&damaged, true))
     memory_flip(bucket, strrchr(key, '/'), 5);
   return CLEAT_OK;
 }
@@ -246,8 +243,7 @@ END_TEST
 static uint64_t words[64];
 static size_t word_count;
 
-static cleat_status keep_words(void *user, const char *op, const char *key, bool done,
-                               struct cleat__call call) {
+static cleat_status keep_words(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)call;
   if (!done || strcmp(op, "complete") != 0)
@@ -280,8 +276,7 @@ static struct {
   atomic_uint seen;
 } plan;
 
-static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        struct cleat__call call) {
+static cleat_status act(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (done || atomic_fetch_add(&plan.seen, 1) + 1 != plan.at)
     return CLEAT_OK;
@@ -355,12 +350,9 @@ START_TEST(cancelled_at_any_request) {
 }
 END_TEST
 
-static cleat_status refuse_removal(void *user, const char *op, const char *key, bool done,
-                                   struct cleat__call call) {
+static cleat_status refuse_removal(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
-  return !done && strcmp(op, "remove") == 0
-             ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key)
-             : CLEAT_OK;
+  return !done && strcmp(op, "remove") == 0 ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key) : CLEAT_OK;
 }
 
 START_TEST(nothing_big_where_nothing_can_be_removed) {
@@ -383,8 +375,7 @@ START_TEST(one_allocation_or_thread_fails) {
     cleat_status status = run(2, 12);
     failed = cleat__fault_disarm() >= i;
     /* The errors of this store's own calls are the ones of real stores. */
-    ck_assert_msg(!failed || status == CLEAT_NO_MEMORY || status == CLEAT_IO, "%lu: %s", i,
-                  cleat_status_name(status));
+    ck_assert_msg(!failed || status == CLEAT_NO_MEMORY || status == CLEAT_IO, "%lu: %s", i, cleat_status_name(status));
     ck_assert_msg(failed || status == CLEAT_OK, "%lu: %s", i, err.message);
     expect_nothing_left();
   }

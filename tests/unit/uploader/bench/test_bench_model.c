@@ -19,8 +19,7 @@ static const char *stopped;
 typedef double rate_fn(unsigned concurrency);
 
 static struct cleat__bench_ladder ladder(unsigned limit, unsigned usual) {
-  return (struct cleat__bench_ladder){
-      .limit = limit, .limit_by = "jobs", .usual = usual, .part_bytes = MIB};
+  return (struct cleat__bench_ladder){.limit = limit, .limit_by = "jobs", .usual = usual, .part_bytes = MIB};
 }
 
 /* Climbs with `bytes` left all the time, and returns the numbers as text: "1 2 4". */
@@ -34,10 +33,8 @@ static const char *climb(const struct cleat__bench_ladder *on, rate_fn *rate, ui
     if (next == 0)
       return text + (length == 0 ? sizeof text - 1 : 0);
     ck_assert_uint_lt(count, RUNGS_MAX);
-    rungs[count++] =
-        (struct cleat_bench_rung){.concurrency = next, .bytes_per_s = rate(next) * (double)MIB};
-    length +=
-        (size_t)snprintf(text + length, sizeof text - length, "%s%u", count > 1 ? " " : "", next);
+    rungs[count++] = (struct cleat_bench_rung){.concurrency = next, .bytes_per_s = rate(next) * (double)MIB};
+    length += (size_t)snprintf(text + length, sizeof text - length, "%s%u", count > 1 ? " " : "", next);
   }
 }
 

@@ -18,8 +18,7 @@ START_TEST(a_folder) {
   struct cleat__store *folder = scratch_store("store");
   scratch_write("store/step-000000000001/manifest.json", "{}", 2);
   ck_ok(run_with(folder, cleat__clock_system()));
-  expect_all_but(check(CLEAT__DOCTOR_DURABLE)->info.result == CLEAT_CHECK_IGNORED ? BIT(DURABLE)
-                                                                                  : 0);
+  expect_all_but(check(CLEAT__DOCTOR_DURABLE)->info.result == CLEAT_CHECK_IGNORED ? BIT(DURABLE) : 0);
   ck_assert(report.safe);
   ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_REACH)->seen, scratch_path("store")));
   expect(CLEAT__DOCTOR_ADDRESSING, CLEAT_CHECK_SKIPPED);
@@ -61,8 +60,7 @@ static struct {
   atomic_uint seen;
 } plan;
 
-static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        struct cleat__call call) {
+static cleat_status act(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (done || (plan.op != NULL && strcmp(op, plan.op) != 0))
     return CLEAT_OK;
@@ -99,16 +97,14 @@ START_TEST(one_request_fails) {
     expect_whole();
     unsigned wrong = 0;
     for (size_t n = 0; n < report.count; n++)
-      wrong += report.checks[n].info.result != CLEAT_CHECK_OK &&
-               report.checks[n].info.result != CLEAT_CHECK_SKIPPED;
-    ck_assert_msg(wrong >= 1, "request %u of %u (%s) failed, and nothing is wrong; %u seen", i,
-                  requests, plan.failed_op, atomic_load(&plan.seen));
+      wrong += report.checks[n].info.result != CLEAT_CHECK_OK && report.checks[n].info.result != CLEAT_CHECK_SKIPPED;
+    ck_assert_msg(wrong >= 1, "request %u of %u (%s) failed, and nothing is wrong; %u seen", i, requests,
+                  plan.failed_op, atomic_load(&plan.seen));
     /* What could not be removed is told, and is all that stays. */
     bool told = check(CLEAT__DOCTOR_CLEAN_UP)->info.result == CLEAT_CHECK_FAILED;
     size_t left = memory_count(bucket, "");
     uploads = memory_uploads(bucket) - uploads;
-    ck_assert_msg(left + uploads <= (told ? 1 : 0), "request %u: %zu and %zu left", i, left,
-                  uploads);
+    ck_assert_msg(left + uploads <= (told ? 1 : 0), "request %u: %zu and %zu left", i, left, uploads);
     memory_bucket_hook(bucket, NULL, NULL);
     if (left > 0)
       memory_remove(bucket, "");
@@ -145,11 +141,9 @@ static struct {
   cleat_status status;
 } refused;
 
-static cleat_status refuse_puts(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status refuse_puts(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
-  return !done && strcmp(op, "put") == 0 && strstr(key, refused.part) != NULL &&
-                 memory_count(bucket, refused.part) > 0
+  return !done && strcmp(op, "put") == 0 && strstr(key, refused.part) != NULL && memory_count(bucket, refused.part) > 0
              ? cleat__error_set(call.err, refused.status, "refused")
              : CLEAT_OK;
 }
@@ -164,8 +158,7 @@ START_TEST(what_a_result_means_fits_the_verdict) {
     const char *said, *unsaid;
   } cases[] = {
       {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_STORE, false, "fails", "not affected"},
-      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume",
-       "list of its files"},
+      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume", "list of its files"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_STORE, false, "fails", "one job at a time"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_UNSUPPORTED, false, "fails", "one job at a time"},
   };
@@ -203,8 +196,7 @@ START_TEST(cancelled_at_any_request) {
     arm(NULL, i, false, true);
     atomic_store(&cancel, false);
     cleat_status status = run();
-    ck_assert_msg(status == CLEAT_OK || status == CLEAT_CANCELLED, "request %u: %s", i,
-                  err.message);
+    ck_assert_msg(status == CLEAT_OK || status == CLEAT_CANCELLED, "request %u: %s", i, err.message);
     cancelled += status == CLEAT_CANCELLED;
     expect_nothing_left();
     ck_assert_str_eq(logged, "");
@@ -214,14 +206,11 @@ START_TEST(cancelled_at_any_request) {
 }
 END_TEST
 
-static cleat_status cancel_and_keep(void *user, const char *op, const char *key, bool done,
-                                    struct cleat__call call) {
+static cleat_status cancel_and_keep(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (strcmp(op, "list") == 0)
     atomic_store(&cancel, true);
-  return strcmp(op, "remove") == 0 && !done
-             ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key)
-             : CLEAT_OK;
+  return strcmp(op, "remove") == 0 && !done ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key) : CLEAT_OK;
 }
 
 START_TEST(cancelled_and_not_cleaned_up) {
@@ -251,8 +240,7 @@ static bool no_wait(void *ctx, int64_t ms, const atomic_bool *cancelled) {
 }
 
 START_TEST(a_slow_store_is_not_told_everything_of) {
-  const struct cleat__clock slow = {
-      .monotonic_ms = slow_monotonic_ms, .wall_s = some_wall_s, .wait_ms = no_wait};
+  const struct cleat__clock slow = {.monotonic_ms = slow_monotonic_ms, .wall_s = some_wall_s, .wait_ms = no_wait};
   ck_ok(run_with(store, &slow));
   expect_whole();
   expect(CLEAT__DOCTOR_PUT, CLEAT_CHECK_OK);

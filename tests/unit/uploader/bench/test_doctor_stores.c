@@ -39,8 +39,7 @@ START_TEST(lists_that_claim_an_encoding) {
 END_TEST
 
 /* No list shows the object by its odd name. */
-static cleat_status hide_odd_name(void *user, const char *op, const char *key, bool done,
-                                  struct cleat__call call) {
+static cleat_status hide_odd_name(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)key, (void)call;
   if (strcmp(op, "list") == 0 && !done && memory_count(bucket, "a+b%2Bc d%") > 0)
     memory_remove(bucket, "a+b%2Bc d%");
@@ -65,8 +64,7 @@ static struct {
 } odd_names;
 
 /* What was refused once is refused to be removed, too. */
-static cleat_status treat_backslashes(void *user, const char *op, const char *key, bool done,
-                                      struct cleat__call call) {
+static cleat_status treat_backslashes(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   bool list = strcmp(op, "list") == 0 && !done;
   if (list && odd_names.others && memory_count(bucket, "a+b%2Bc d%") > 0)
@@ -112,8 +110,7 @@ START_TEST(names_with_a_backslash) {
 END_TEST
 
 /* Folders that hold only folders are not listed. */
-static cleat_status hide_folders(void *user, const char *op, const char *key, bool done,
-                                 struct cleat__call call) {
+static cleat_status hide_folders(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (strcmp(op, "list") == 0 && !done && strstr(key, "/deep-") != NULL)
     memory_remove(bucket, "/deep-1/folder/below");
@@ -125,8 +122,7 @@ START_TEST(lists_that_hide_folders) {
   ck_ok(run());
   expect_all_but(BIT(LIST_FOLDERS));
   expect(CLEAT__DOCTOR_LIST_FOLDERS, CLEAT_CHECK_FAILED);
-  ck_assert_ptr_nonnull(
-      strstr(check(CLEAT__DOCTOR_LIST_FOLDERS)->info.meaning, "no checkpoint is"));
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_LIST_FOLDERS)->info.meaning, "no checkpoint is"));
   ck_assert(report.safe); /* with space lost */
   expect_nothing_left();
 }
@@ -145,8 +141,7 @@ START_TEST(ignored_if_match_and_checksums) {
 }
 END_TEST
 
-static cleat_status refuse_completion(void *user, const char *op, const char *key, bool done,
-                                      struct cleat__call call) {
+static cleat_status refuse_completion(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   return strcmp(op, "complete") == 0 && !done && strstr(key, "/once") != NULL
              ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "not implemented")
@@ -164,8 +159,7 @@ START_TEST(completions_over_an_object) {
   ck_ok(run());
   expect_all_but(BIT(CREATE_ONLY_PARTS));
   expect(CLEAT__DOCTOR_CREATE_ONLY_PARTS, CLEAT_CHECK_IGNORED);
-  ck_assert_ptr_nonnull(
-      strstr(check(CLEAT__DOCTOR_CREATE_ONLY_PARTS)->info.meaning, "cannot be resumed"));
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_CREATE_ONLY_PARTS)->info.meaning, "cannot be resumed"));
   ck_assert(report.safe);
   expect_nothing_left();
   memory_ignore(bucket, 0);
@@ -203,8 +197,7 @@ START_TEST(ignored_removals) {
 END_TEST
 
 /* As a real store does. */
-static cleat_status abort_the_object(void *user, const char *op, const char *key, bool done,
-                                     struct cleat__call call) {
+static cleat_status abort_the_object(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
     memory_remove(bucket, key);
@@ -245,8 +238,7 @@ START_TEST(no_advice_where_no_save_is_safe) {
 }
 END_TEST
 
-static cleat_status abort_and_change(void *user, const char *op, const char *key, bool done,
-                                     struct cleat__call call) {
+static cleat_status abort_and_change(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
     memory_flip(bucket, key, 0);

@@ -164,8 +164,7 @@ START_TEST(a_newer_version_is_not_passed_over) {
 END_TEST
 
 /* A store that does not answer is no damage: nobody may resume from an older step because of it. */
-static cleat_status deny(void *user, const char *op, const char *key, bool done,
-                         struct cleat__call call) {
+static cleat_status deny(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   const char *const *what = user;
   if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
     return CLEAT_OK;

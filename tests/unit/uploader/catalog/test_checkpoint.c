@@ -112,12 +112,10 @@ struct emptied {
   unsigned reads; /* left */
 };
 
-static cleat_status fill_late(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status fill_late(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct emptied *emptied = user;
   (void)call;
-  if (strcmp(op, "get_small") == 0 && strcmp(key, emptied->key) == 0 && done &&
-      --emptied->reads == 0)
+  if (strcmp(op, "get_small") == 0 && strcmp(key, emptied->key) == 0 && done && --emptied->reads == 0)
     memory_write(bucket, key, emptied->whole, emptied->size);
   return CLEAT_OK;
 }
@@ -211,8 +209,7 @@ static const char *which;
 static size_t at; /* which byte of it, and which bits */
 static char bits = 0x10;
 
-static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           struct cleat__call call) {
+static cleat_status damage(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)call;
   if (strcmp(op, "get_small") != 0 || strstr(key, which) == NULL || damaged == 0)
@@ -269,8 +266,7 @@ static void alter_manifest(const char *from, const char *to) {
   const char *place = strstr(there, from);
   ck_assert_msg(place != NULL, "%s not in %s", from, there);
   snprintf(key, sizeof key, "%s", memory_key(bucket, "/manifest.json"));
-  int length = snprintf(text, sizeof text, "%.*s%s%s", (int)(place - there), there, to,
-                        place + strlen(from));
+  int length = snprintf(text, sizeof text, "%.*s%s%s", (int)(place - there), there, to, place + strlen(from));
   memory_write(bucket, key, text, (size_t)length);
 }
 
@@ -283,8 +279,7 @@ END_TEST
 
 static void expect_refused(void) {
   cleat_status status = try_open();
-  ck_assert_msg(status == CLEAT_FORMAT || status == CLEAT_INTEGRITY, "%d: %s", (int)status,
-                err.message);
+  ck_assert_msg(status == CLEAT_FORMAT || status == CLEAT_INTEGRITY, "%d: %s", (int)status, err.message);
   ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
 }
 
@@ -317,8 +312,7 @@ static void forge_record(const char *from, const char *to) {
   const char *there = memory_find(bucket, "/rank-00000.json", &size);
   const char *place = strstr(there, from);
   ck_assert_msg(place != NULL, "%s not in %s", from, there);
-  int length = snprintf(text, sizeof text, "%.*s%s%s", (int)(place - there), there, to,
-                        place + strlen(from));
+  int length = snprintf(text, sizeof text, "%.*s%s%s", (int)(place - there), there, to, place + strlen(from));
   ck_assert_int_eq(cleat__sha256(there, size, old_digest), CLEAT_OK);
   ck_assert_int_eq(cleat__sha256(text, (size_t)length, new_digest), CLEAT_OK);
   cleat__hex(old_digest, sizeof old_digest, old_hex);

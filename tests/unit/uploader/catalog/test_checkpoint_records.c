@@ -51,8 +51,7 @@ static void expect_words(unsigned rank) {
   snprintf(key, sizeof key, "rank-%05u.json", rank);
   const char *const words[] = {"step 7", key, "SHA-256"};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-    ck_assert_msg(strstr(err.message, words[i]) != NULL, "\"%s\" not in: %s", words[i],
-                  err.message);
+    ck_assert_msg(strstr(err.message, words[i]) != NULL, "\"%s\" not in: %s", words[i], err.message);
 }
 
 /* Loads "rank1.a" and the like into other bytes than they were, if nobody looks. */

@@ -22,8 +22,7 @@ static char nonce[] = "nonce-1";
 static char file_name[] = "a.bin";
 static uint32_t crc = 7;
 static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
-static struct cleat__record record = {
-    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
+static struct cleat__record record = {.attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
 
 static char token[] = "00112233445566778899aabbccddeeff";
 static char other_token[] = "ffeeddccbbaa99887766554433221100";
@@ -57,8 +56,7 @@ static inline void commit_teardown(void) {
 }
 
 static inline cleat_status put_record(void) {
-  return cleat__commit_record(client, 5, &record, NULL, &manifest, &ref,
-                              cleat__call(&cancel, &err));
+  return cleat__commit_record(client, 5, &record, NULL, &manifest, &ref, cleat__call(&cancel, &err));
 }
 
 static inline cleat_status put_manifest(const char *etag, bool *in_doubt) {
@@ -90,8 +88,7 @@ static inline void write_others(void) {
 }
 
 /* A hook: it does so once ours is there. */
-static inline cleat_status overtake(void *user, const char *op, const char *key, bool done,
-                                    struct cleat__call call) {
+static inline cleat_status overtake(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)key, (void)call.cancel, (void)call.err;
   if (strcmp(op, "put") == 0 && done)
     write_others();

@@ -13,10 +13,8 @@ static struct cleat_error err;
 
 START_TEST(a_claim_reads_as_written) {
   char *names[] = {(char[]){"a.bin"}, (char[]){"with \"quotes\" and \\"}};
-  struct cleat__claim claim = {.kind = _i == 0 ? CLEAT__CLAIM_OPEN : CLEAT__CLAIM_CLOSED,
-                               .nonce = "n-1",
-                               .uploads = names,
-                               .upload_count = 2};
+  struct cleat__claim claim = {
+      .kind = _i == 0 ? CLEAT__CLAIM_OPEN : CLEAT__CLAIM_CLOSED, .nonce = "n-1", .uploads = names, .upload_count = 2};
   struct cleat__claim read = {0};
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__CLAIM_BYTES_MAX);
@@ -60,8 +58,7 @@ END_TEST
 START_TEST(a_part_is_compared) {
   char text[] = "123456789";
   struct cleat__span body[] = {{text, 4}, {text + 4, 5}};
-  struct cleat__stored_part have = {
-      .number = 1, .size = 9, .crc32c = 0xE3069283, .has_crc32c = true};
+  struct cleat__stored_part have = {.number = 1, .size = 9, .crc32c = 0xE3069283, .has_crc32c = true};
   ck_assert(cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069283));
   ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069282));
   have.size = 8;

@@ -18,8 +18,7 @@ static struct {
   bool unreadable;
 } plan;
 
-static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        struct cleat__call call) {
+static cleat_status act(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (strcmp(op, "put") == 0 && !done && plan.before != CLEAT_OK)
     return cleat__error_set(call.err, plan.before, "put %s failed", key);
@@ -125,10 +124,8 @@ END_TEST
 
 static const struct cleat__store_ops *true_ops;
 
-static cleat_status put_at_the_second_try(struct cleat__store *store, const char *key,
-                                          struct cleat__spans body,
-                                          const struct cleat__put_options *options,
-                                          struct cleat__call call) {
+static cleat_status put_at_the_second_try(struct cleat__store *store, const char *key, struct cleat__spans body,
+                                          const struct cleat__put_options *options, struct cleat__call call) {
   if (options->failed_tries != NULL)
     *options->failed_tries = 1;
   return true_ops->put(store, key, body, options, call);
@@ -175,8 +172,7 @@ START_TEST(a_loser_whose_last_try_was_not_answered) {
 }
 END_TEST
 
-static cleat_status answer_with(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status answer_with(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   const int *http_status = user;
   if (done || strcmp(op, "put") != 0)
     return CLEAT_OK;
@@ -254,8 +250,7 @@ END_TEST
  * time another one. */
 static unsigned lies;
 
-static cleat_status lie(void *user, const char *op, const char *key, bool done,
-                        struct cleat__call call) {
+static cleat_status lie(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   char text[4096];
   size_t size = 0;
   (void)user;
@@ -414,13 +409,11 @@ START_TEST(the_last_of_two_writers_wins) {
 }
 END_TEST
 
-static cleat_status hide_manifest(void *user, const char *op, const char *key, bool done,
-                                  struct cleat__call call) {
+static cleat_status hide_manifest(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   bool *stored = user;
   *stored = *stored || (strcmp(op, "put") == 0 && done);
-  return strcmp(op, "get_small") == 0 && *stored
-             ? cleat__error_set(call.err, CLEAT_TIMEOUT, "get %s failed", key)
-             : CLEAT_OK;
+  return strcmp(op, "get_small") == 0 && *stored ? cleat__error_set(call.err, CLEAT_TIMEOUT, "get %s failed", key)
+                                                 : CLEAT_OK;
 }
 
 START_TEST(a_commit_that_cannot_be_read_back_is_in_doubt) {

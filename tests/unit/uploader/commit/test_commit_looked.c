@@ -83,8 +83,7 @@ START_TEST(only_a_manifest_may_be_looked_at_instead) {
   ck_assert(loose_puts);
   cleat__buffer_init(&text, 100);
   ck_assert(cleat__buffer_append(&text, "x", 1) == CLEAT_OK);
-  ck_fails(cleat__commit_document(client, "k", &text, "e", cleat__call(&cancel, &err)),
-           CLEAT_UNSUPPORTED);
+  ck_fails(cleat__commit_document(client, "k", &text, "e", cleat__call(&cancel, &err)), CLEAT_UNSUPPORTED);
   ck_assert(!loose_puts);
   cleat__buffer_clear(&text);
   client->store->ops = before;

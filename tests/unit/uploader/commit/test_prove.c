@@ -13,8 +13,7 @@ static void count_warning(void *user, enum cleat_log_level level, const char *li
   warnings += level == CLEAT_LOG_WARNING;
 }
 
-static cleat_status prove(struct cleat_client *client, bool uploads,
-                          enum cleat__conditions *found) {
+static cleat_status prove(struct cleat_client *client, bool uploads, enum cleat__conditions *found) {
   static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
   atomic_bool never = false;
   return cleat__prove_conditions(client, key, uploads, found, cleat__call(&never, &err));
@@ -32,8 +31,7 @@ static struct cleat_client *open_unproven(void) {
  * what is ignored. No warning says that all is sent again: nothing is. */
 START_TEST(a_store_that_ignores_conditions) {
   static const unsigned ignored[] = {MEMORY_IGNORES_CREATE_ONLY, MEMORY_IGNORES_IF_MATCH,
-                                     MEMORY_IGNORES_CREATE_ONLY | MEMORY_IGNORES_IF_MATCH,
-                                     MEMORY_IGNORES_COMPLETE};
+                                     MEMORY_IGNORES_CREATE_ONLY | MEMORY_IGNORES_IF_MATCH, MEMORY_IGNORES_COMPLETE};
   die_at("complete", "b.bin", 1, false);
   size_t objects = memory_count(bucket, ""), uploads = memory_uploads(bucket);
   memory_ignore(bucket, ignored[_i]);
@@ -42,9 +40,8 @@ START_TEST(a_store_that_ignores_conditions) {
     struct cleat_save *save = begin(client, true);
     ck_assert_int_eq(cleat_save_wait(save, &err), CLEAT_UNSUPPORTED);
     ck_assert_str_ne(err.hint, "");
-    ck_assert_msg(strstr(err.message, _i == 3
-                                          ? "when an upload is completed"
-                                          : "ignores or refuses the conditions of puts") != NULL,
+    ck_assert_msg(strstr(err.message,
+                         _i == 3 ? "when an upload is completed" : "ignores or refuses the conditions of puts") != NULL,
                   "%s", err.message);
     cleat_save_free(save);
   }
@@ -98,12 +95,10 @@ START_TEST(it_is_tried_once) {
 }
 END_TEST
 
-static cleat_status deny_puts(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status deny_puts(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)key;
-  return !done && strcmp(op, "put") == 0 ? cleat__error_set(call.err, CLEAT_DENIED, "no")
-                                         : CLEAT_OK;
+  return !done && strcmp(op, "put") == 0 ? cleat__error_set(call.err, CLEAT_DENIED, "no") : CLEAT_OK;
 }
 
 /* A failure says nothing of conditions. */

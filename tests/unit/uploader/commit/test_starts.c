@@ -25,8 +25,7 @@ static void teardown(void) {
 }
 
 static struct cleat_client *open_as(const char *start, unsigned rank, unsigned world_size) {
-  struct kit_setup as = {
-      .start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
+  struct kit_setup as = {.start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
   return kit_open(bucket, &as);
 }
 
@@ -176,8 +175,7 @@ START_TEST(a_name_that_was_used) {
   struct one more = {.client = open_as("first", 5, 8), .options = options};
   resume_one(&more);
   ck_assert_int_eq(more.status, CLEAT_MISMATCH);
-  ck_assert_msg(strstr(more.err.message, "rank 5 has world size 8, rank 0 has 4") != NULL, "%s",
-                more.err.message);
+  ck_assert_msg(strstr(more.err.message, "rank 5 has world size 8, rank 0 has 4") != NULL, "%s", more.err.message);
   kit_close_idle(more.client);
 }
 END_TEST
@@ -264,11 +262,9 @@ START_TEST(another_shape_of_job) {
   ck_assert_uint_eq(topology.dp, 2);
   ck_assert_uint_eq(topology.tp, 4);
   ck_assert_uint_eq(topology.pp, 0);
-  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, text, sizeof text),
-                    strlen("tp 4, then 1"));
+  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, text, sizeof text), strlen("tp 4, then 1"));
   ck_assert_str_eq(text, "tp 4, then 1");
-  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, little, sizeof little),
-                    strlen("tp 4, then 1"));
+  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, little, sizeof little), strlen("tp 4, then 1"));
   ck_assert_str_eq(little, "tp 4, t");
   cleat_checkpoint_free(checkpoint);
   kit_close_idle(client);

@@ -27,8 +27,7 @@ static void teardown(void) {
 }
 
 /* Opens on a fresh store, which is closed again when that fails. */
-static cleat_status open_with(const struct cleat_client_options *options,
-                              struct cleat_client **client) {
+static cleat_status open_with(const struct cleat_client_options *options, struct cleat_client **client) {
   static const struct memory_limits limits = {.min_part_bytes = 2 * 4096};
   struct cleat__store *store = memory_store_open(bucket, &limits);
   cleat_status status = cleat__client_on_store(store, options, client, &err);
@@ -132,8 +131,7 @@ START_TEST(start_from_the_environment) {
 }
 END_TEST
 
-static bool take(struct cleat_client *client, struct cleat__job *job, size_t count,
-                 void **buffers) {
+static bool take(struct cleat_client *client, struct cleat__job *job, size_t count, void **buffers) {
   return cleat__client_take_buffers_locked(client, job, count * 8192, count, buffers);
 }
 
@@ -213,14 +211,8 @@ START_TEST(urls) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("client", setup, teardown, 60),
-    TEST(defaults, 1),
-    TEST(part_sizes, 1),
-    TEST(start_names, 1),
-    TEST(start_from_the_environment, 1),
-    TEST(buffers_in_turn, 1),
-    TEST(faults, 1),
-    TEST(urls, 1),
+    CASE("client", setup, teardown, 60), TEST(defaults, 1),        TEST(part_sizes, 1), TEST(start_names, 1),
+    TEST(start_from_the_environment, 1), TEST(buffers_in_turn, 1), TEST(faults, 1),     TEST(urls, 1),
 };
 
 int main(void) {

@@ -54,8 +54,8 @@ static cleat_status noted_locate(struct cleat__device *device, const void *addre
   return CLEAT_OK;
 }
 
-static cleat_status noted_queue_new(struct cleat__device *device, int ordinal,
-                                    struct cleat__queue **queue, struct cleat_error *failure) {
+static cleat_status noted_queue_new(struct cleat__device *device, int ordinal, struct cleat__queue **queue,
+                                    struct cleat_error *failure) {
   (void)failure;
   ck_assert_uint_lt(queue_count, QUEUES_MAX);
   struct noted_queue *made = &queues[queue_count++];
@@ -64,8 +64,7 @@ static cleat_status noted_queue_new(struct cleat__device *device, int ordinal,
   return CLEAT_OK;
 }
 
-static cleat_status noted_after(struct cleat__queue *queue, void *stream,
-                                struct cleat_error *failure) {
+static cleat_status noted_after(struct cleat__queue *queue, void *stream, struct cleat_error *failure) {
   (void)failure;
   ck_assert_uint_lt(after_count, NOTES_MAX);
   afters[after_count].queue = queue;
@@ -75,12 +74,11 @@ static cleat_status noted_after(struct cleat__queue *queue, void *stream,
 
 static void copy_rows(const struct cleat__copy *copy) {
   for (size_t row = 0; row < copy->rows; row++)
-    memcpy((char *)copy->to + row * copy->to_pitch,
-           (const char *)copy->from + row * copy->from_pitch, copy->row_bytes);
+    memcpy((char *)copy->to + row * copy->to_pitch, (const char *)copy->from + row * copy->from_pitch, copy->row_bytes);
 }
 
-static cleat_status noted_submit(struct cleat__queue *queue, const struct cleat__copy *given,
-                                 size_t count, struct cleat_error *failure) {
+static cleat_status noted_submit(struct cleat__queue *queue, const struct cleat__copy *given, size_t count,
+                                 struct cleat_error *failure) {
   (void)queue, (void)failure;
   pthread_mutex_lock(&copies_lock);
   for (size_t i = 0; i < count; i++) {
@@ -199,10 +197,9 @@ static unsigned copies_of(const struct stretch *stretches, size_t count) {
   unsigned lane = lane_of(&lanes, "0", NULL);
   cleat__batch_init(&batch, &lanes);
   for (size_t i = 0; i < count; i++)
-    ck_ok(cleat__batch_add(&batch, lane, 1,
-                           (struct cleat__stretch){target + stretches[i].to,
-                                                   source + stretches[i].from, stretches[i].bytes},
-                           &err));
+    ck_ok(cleat__batch_add(
+        &batch, lane, 1,
+        (struct cleat__stretch){target + stretches[i].to, source + stretches[i].from, stretches[i].bytes}, &err));
   ck_ok(cleat__batch_end(&batch, CLEAT_OK, &err));
   ck_assert_uint_eq(queues[queue_count - 1].waits, 1);
   cleat__lanes_clear(&lanes);

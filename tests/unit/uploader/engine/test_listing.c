@@ -11,8 +11,7 @@
 #include <string.h>
 
 /* Three pages of two names each; the second holds one that nobody asked for. */
-static const char *const pages[][2] = {
-    {"step-1", "step-2"}, {"stop-3", "step-4"}, {"step-5", "step-6"}};
+static const char *const pages[][2] = {{"step-1", "step-2"}, {"stop-3", "step-4"}, {"step-5", "step-6"}};
 #define PAGES (sizeof pages / sizeof pages[0])
 
 static struct cleat_error err;
@@ -37,9 +36,8 @@ static cleat_status turn_page(const char *prefix, const char *after, char **next
   return CLEAT_OK;
 }
 
-static cleat_status list(struct cleat__store *store, const char *prefix, bool delimited,
-                         const char *after, struct cleat__list_page *page,
-                         struct cleat__call call) {
+static cleat_status list(struct cleat__store *store, const char *prefix, bool delimited, const char *after,
+                         struct cleat__list_page *page, struct cleat__call call) {
   (void)store;
   delimited_as_told = delimited;
   ck_assert_ptr_eq(call.cancel, &never);
@@ -52,9 +50,8 @@ static cleat_status list(struct cleat__store *store, const char *prefix, bool de
   return CLEAT_OK;
 }
 
-static cleat_status multipart_list(struct cleat__store *store, const char *prefix,
-                                   const char *after, struct cleat__upload_page *page,
-                                   struct cleat__call call) {
+static cleat_status multipart_list(struct cleat__store *store, const char *prefix, const char *after,
+                                   struct cleat__upload_page *page, struct cleat__call call) {
   (void)store;
   ck_assert_ptr_eq(call.cancel, &never);
   if (turn_page(prefix, after, &page->next) != CLEAT_OK)
@@ -87,14 +84,12 @@ static cleat_status see_key(struct seen *seen, const char *key, struct cleat_err
   return CLEAT_OK;
 }
 
-static cleat_status see(void *user, const struct cleat__list_entry *entry,
-                        struct cleat_error *error) {
+static cleat_status see(void *user, const struct cleat__list_entry *entry, struct cleat_error *error) {
   return see_key(user, entry->key, error);
 }
 
 /* Takes the id out. */
-static cleat_status see_upload(void *user, struct cleat__upload_entry *entry,
-                               struct cleat_error *error) {
+static cleat_status see_upload(void *user, struct cleat__upload_entry *entry, struct cleat_error *error) {
   cleat__free(entry->id);
   entry->id = NULL;
   return see_key(user, entry->key, error);

@@ -32,8 +32,7 @@ static cleat_status run(struct cleat__operation *operation, struct cleat_error *
   sem_post(&work.entered);
   await(&work.go_on);
   work.was_cancelled = atomic_load(&operation->cancel);
-  return work.ends_with == CLEAT_OK ? CLEAT_OK
-                                    : cleat__error_set(error, work.ends_with, "it has not worked");
+  return work.ends_with == CLEAT_OK ? CLEAT_OK : cleat__error_set(error, work.ends_with, "it has not worked");
 }
 
 /* Until it is in the middle of its work. */

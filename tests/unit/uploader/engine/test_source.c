@@ -58,8 +58,7 @@ static void touch_bytes(void) {
     ck_assert_int_eq(pwrite(fd, "!", 1, 500), 1);
     close(fd);
     ck_assert_int_eq(stat(source.path, &after), 0);
-  } while (before.st_mtim.tv_nsec == after.st_mtim.tv_nsec &&
-           before.st_mtim.tv_sec == after.st_mtim.tv_sec);
+  } while (before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_mtim.tv_sec == after.st_mtim.tv_sec);
 }
 
 static void change(int how) {
@@ -128,8 +127,7 @@ START_TEST(links_are_no_change) {
     (void)unlink(kept);
     ck_assert_int_eq(link(source.path, kept), 0);
     ck_assert_int_eq(stat(source.path, &after), 0);
-  } while (before.st_ctim.tv_nsec == after.st_ctim.tv_nsec &&
-           before.st_ctim.tv_sec == after.st_ctim.tv_sec);
+  } while (before.st_ctim.tv_nsec == after.st_ctim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec);
   ck_ok(cleat__source_read(&source, 0, cleat__spans(&into, 1), NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
   ck_ok(cleat__source_stat(kept, &source, &err));
@@ -142,12 +140,8 @@ START_TEST(links_are_no_change) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("source", setup, teardown, 0),
-    TEST(reads_ranges, 1),
-    TEST(sees_changes, 5),
-    TEST(sees_it_gone, 1),
-    TEST(links_are_no_change, 1),
-    TEST(what_is_no_file, 1),
+    CASE("source", setup, teardown, 0), TEST(reads_ranges, 1),    TEST(sees_changes, 5), TEST(sees_it_gone, 1),
+    TEST(links_are_no_change, 1),       TEST(what_is_no_file, 1),
 };
 
 int main(void) {

@@ -98,22 +98,16 @@ START_TEST(what_exists_is_refused) {
   ck_assert_int_eq(symlink("there", scratch_path("link")), 0);
   static const char *const names[] = {"there", "file", "dangling", "link", "there/"};
   for (size_t i = 0; i < 5; i++) {
-    ck_fails(
-        cleat__destination_begin(scratch_path(names[i]), false, files, FILES, &destination, &err),
-        CLEAT_EXISTS);
+    ck_fails(cleat__destination_begin(scratch_path(names[i]), false, files, FILES, &destination, &err), CLEAT_EXISTS);
     ck_assert_ptr_nonnull(strstr(err.hint, "--force"));
   }
   /* Not even by force. */
-  ck_assert_int_ne(
-      cleat__destination_begin(scratch_path("file"), true, files, FILES, &destination, &err),
-      CLEAT_OK);
-  ck_assert_int_ne(
-      cleat__destination_begin(scratch_path("dangling"), true, files, FILES, &destination, &err),
-      CLEAT_OK);
+  ck_assert_int_ne(cleat__destination_begin(scratch_path("file"), true, files, FILES, &destination, &err), CLEAT_OK);
+  ck_assert_int_ne(cleat__destination_begin(scratch_path("dangling"), true, files, FILES, &destination, &err),
+                   CLEAT_OK);
   ck_fails(cleat__destination_begin("", false, files, FILES, &destination, &err), CLEAT_INVALID);
-  ck_fails(
-      cleat__destination_begin(scratch_path("no/parent"), false, files, FILES, &destination, &err),
-      CLEAT_NOT_FOUND);
+  ck_fails(cleat__destination_begin(scratch_path("no/parent"), false, files, FILES, &destination, &err),
+           CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.hint, "parent"));
   ck_assert_ptr_null(destination);
   ck_assert_str_eq(scratch_tree(""), "dangling\nfile\nlink\nthere/\nthere/keep\n");
@@ -142,8 +136,7 @@ START_TEST(no_link_is_followed) {
     ck_assert_int_eq(symlink("../outside", scratch_path("there/sub")), 0);
   else
     scratch_write("there/sub", "a file", 6);
-  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
-           CLEAT_INVALID);
+  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err), CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "sub"));
   kit_expect_file(scratch_path("outside/b.bin"), "outside", 7);
   ck_assert_ptr_null(strstr(scratch_tree("outside"), "deep"));
@@ -177,8 +170,7 @@ END_TEST
 START_TEST(a_folder_in_a_files_place) {
   struct cleat__destination *destination = NULL;
   scratch_write("there/a.bin/inside", "i", 1);
-  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
-           CLEAT_INVALID);
+  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err), CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "a.bin"));
   kit_expect_file(scratch_path("there/a.bin/inside"), "i", 1);
 }
@@ -197,8 +189,7 @@ END_TEST
 START_TEST(a_full_disk) {
   static const struct cleat__destination_file large[] = {{"a", 10}, {"sub/b", 1ull << 60}};
   struct cleat__destination *destination = NULL;
-  ck_fails(cleat__destination_begin(scratch_path("new"), false, large, 2, &destination, &err),
-           CLEAT_NO_SPACE);
+  ck_fails(cleat__destination_begin(scratch_path("new"), false, large, 2, &destination, &err), CLEAT_NO_SPACE);
   ck_assert_ptr_nonnull(strstr(err.message, "sub/b"));
   ck_assert_str_eq(scratch_tree(""), "");
 }
@@ -212,8 +203,7 @@ START_TEST(names_that_no_disk_takes) {
     if (i == 1)
       name[300] = '/';
     struct cleat__destination_file file = {name, 1};
-    ck_fails(cleat__destination_begin(scratch_path("new"), false, &file, 1, &destination, &err),
-             CLEAT_IO);
+    ck_fails(cleat__destination_begin(scratch_path("new"), false, &file, 1, &destination, &err), CLEAT_IO);
     ck_assert_str_eq(scratch_tree(""), "");
   }
 }
@@ -224,8 +214,7 @@ static cleat_status load_new(void) {
   struct cleat__destination *destination = NULL;
   struct cleat__span span = {bytes, 10};
   bool unsynced = false;
-  cleat_status status =
-      cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
+  cleat_status status = cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
   if (status != CLEAT_OK)
     return status;
   status = cleat__destination_write(destination, 0, 0, cleat__spans(&span, 1), &err);

@@ -56,8 +56,8 @@ static void want(struct wanted *wanted, const struct cleat_tensor *tensor) {
   wanted->expected = malloc((size_t)bytes + 1);
   wanted->data = malloc((size_t)bytes + 1);
   memset(wanted->data, 0xa5, (size_t)bytes + 1);
-  wanted->request = (struct cleat_load_request){
-      tensor->name, tensor->dtype, tensor->ndim, wanted->shape, wanted->start, wanted->data, bytes};
+  wanted->request = (struct cleat_load_request){tensor->name,  tensor->dtype, tensor->ndim, wanted->shape,
+                                                wanted->start, wanted->data,  bytes};
   compute_expected(wanted, tensor);
 }
 
@@ -77,8 +77,7 @@ static int64_t below(int64_t limit) {
 }
 
 static void random_tensor(int number) {
-  static const enum cleat_dtype dtypes[] = {CLEAT_DTYPE_U8, CLEAT_DTYPE_BF16, CLEAT_DTYPE_F32,
-                                            CLEAT_DTYPE_F64};
+  static const enum cleat_dtype dtypes[] = {CLEAT_DTYPE_U8, CLEAT_DTYPE_BF16, CLEAT_DTYPE_F32, CLEAT_DTYPE_F64};
   int64_t shape[6];
   char name[16];
   int ndim = (int)below(6);
@@ -188,8 +187,7 @@ START_TEST(one_tensor_for_two) {
   unsigned before = memory_calls(bucket, "get");
   ck_ok(cleat_load_tensors(checkpoint, requests, 6, NULL, &err));
   /* Each part is fetched once. */
-  ck_assert_uint_eq(memory_calls(bucket, "get") - before,
-                    cleat_checkpoint_file(checkpoint, 0)->part_count);
+  ck_assert_uint_eq(memory_calls(bucket, "get") - before, cleat_checkpoint_file(checkpoint, 0)->part_count);
   for (int i = 0; i < 6; i++)
     check_wanted(&all[i]);
   cleat_checkpoint_free(checkpoint);
@@ -264,8 +262,7 @@ END_TEST
 
 /* Without checksums, a large hole between two slices is not fetched. */
 static unsigned long long fetched;
-static cleat_status count_bytes(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status count_bytes(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)key;
   (void)call;
@@ -325,8 +322,7 @@ static void put_piece(unsigned rank, const int64_t box[4], struct cleat__manifes
                         size > KIT_PART ? cleat__crc32c(0, bytes + KIT_PART, size - KIT_PART) : 0};
   struct cleat__file_entry file = {file_names[rank], size, KIT_PART, crc32c, 1 + (size > KIT_PART)};
   struct cleat__piece piece = {.bytes = size, .start = start, .shape = shape};
-  struct cleat__tensor_entry tensor = {tensor_name,    CLEAT_DTYPE_U8, 2, global,
-                                       ROWS * COLUMNS, &piece,         1};
+  struct cleat__tensor_entry tensor = {tensor_name, CLEAT_DTYPE_U8, 2, global, ROWS * COLUMNS, &piece, 1};
   struct cleat__record record = {.rank = rank,
                                  .attempt = manifest->attempt,
                                  .nonce = nonce,
@@ -346,8 +342,8 @@ START_TEST(pieces_of_two_ranks) {
                                         {{0, ROWS, 0, 13}, {0, ROWS, 13, COLUMNS}},
                                         {{0, 40, 0, COLUMNS}, {41, ROWS, 0, COLUMNS}}};
   static const int64_t shape[] = {ROWS, COLUMNS};
-  static char attempt[] = "attempt", token[] = "00112233445566778899aabbccddeeff",
-              start[] = "start", created[] = "2026-11-21T12:00:00Z", version[] = "0.1.0";
+  static char attempt[] = "attempt", token[] = "00112233445566778899aabbccddeeff", start[] = "start",
+              created[] = "2026-11-21T12:00:00Z", version[] = "0.1.0";
   struct cleat__rank_ref refs[2] = {0};
   struct cleat__manifest manifest = {.step = 1,
                                      .attempt = attempt,

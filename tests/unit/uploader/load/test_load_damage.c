@@ -40,12 +40,9 @@ START_TEST(a_mismatch_lists_all) {
   kit_save(other, &model, 1);
   struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 1);
   const struct cleat_load_request requests[] = {
-      {"right", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},
-      {"dtype", CLEAT_DTYPE_I32, 1, four, NULL, data, 16},
-      {"shape", CLEAT_DTYPE_F32, 1, five, NULL, data, 20},
-      {"rank", CLEAT_DTYPE_F32, 2, two_two, NULL, data, 16},
-      {"slice", CLEAT_DTYPE_F32, 1, four, start, data, 16},
-      {"absent", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},
+      {"right", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},  {"dtype", CLEAT_DTYPE_I32, 1, four, NULL, data, 16},
+      {"shape", CLEAT_DTYPE_F32, 1, five, NULL, data, 20},  {"rank", CLEAT_DTYPE_F32, 2, two_two, NULL, data, 16},
+      {"slice", CLEAT_DTYPE_F32, 1, four, start, data, 16}, {"absent", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},
   };
   unsigned gets = memory_calls(bucket, "get");
   ck_fails(cleat_load_tensors(checkpoint, requests, 6, NULL, &err), CLEAT_MISMATCH);
@@ -86,8 +83,7 @@ START_TEST(a_mismatch_of_many) {
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
   for (int i = 0; i < 60; i++) {
     snprintf(names[i], sizeof names[i], "a.rather.long.name.of.a.layer.that.is.absent.%060d", i);
-    requests[i] =
-        (struct cleat_load_request){names[i], CLEAT_DTYPE_F32, 1, one, NULL, data, sizeof data};
+    requests[i] = (struct cleat_load_request){names[i], CLEAT_DTYPE_F32, 1, one, NULL, data, sizeof data};
   }
   ck_fails(cleat_load_tensors(checkpoint, requests, 60, NULL, &err), CLEAT_MISMATCH);
   ck_assert_ptr_nonnull(strstr(err.message, " more"));
@@ -136,8 +132,7 @@ static void save_two_files(void) {
 static void expect_named(const char *part, const char *file, const char *tensor) {
   const char *const words[] = {"step 12", part, file, tensor};
   for (int i = 0; i < 4; i++)
-    ck_assert_msg(strstr(err.message, words[i]) != NULL, "\"%s\" not in: %s", words[i],
-                  err.message);
+    ck_assert_msg(strstr(err.message, words[i]) != NULL, "\"%s\" not in: %s", words[i], err.message);
   ck_assert_str_ne(err.hint, "");
 }
 
@@ -145,9 +140,9 @@ static void expect_named(const char *part, const char *file, const char *tensor)
 static char *request_both(struct cleat_load_request *requests) {
   char *data = malloc(6 * KIT_PART);
   for (int i = 0; i < 2; i++)
-    requests[i] = (struct cleat_load_request){
-        model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
-        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+    requests[i] =
+        (struct cleat_load_request){model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
+                                    data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
   return data;
 }
 
@@ -232,8 +227,7 @@ END_TEST
 struct flipper {
   atomic_uint left;
 };
-static cleat_status flip_on_the_way(void *user, const char *op, const char *key, bool done,
-                                    struct cleat__call call) {
+static cleat_status flip_on_the_way(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct flipper *flipper = user;
   (void)call;
   if (strcmp(op, "get") != 0 || strstr(key, "notes") == NULL || atomic_load(&flipper->left) == 0)
@@ -268,15 +262,13 @@ START_TEST(removed_while_it_is_loaded) {
   save_two_files();
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
   static char data[3 * KIT_PART];
-  struct cleat_load_request request = {"first", CLEAT_DTYPE_U8, 1,          model.tensors[0].shape,
-                                       NULL,    data,           sizeof data};
+  struct cleat_load_request request = {"first", CLEAT_DTYPE_U8, 1, model.tensors[0].shape, NULL, data, sizeof data};
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   options.allow_unexpected = 1;
   memory_remove(bucket, "/manifest.json");
   memory_remove(bucket, "/model.safetensors");
   ck_fails(cleat_load_tensors(checkpoint, &request, 1, &options, &err), CLEAT_NOT_FOUND);
-  ck_assert_msg(strstr(err.message, "step 12 was removed while it was loaded") != NULL, "%s",
-                err.message);
+  ck_assert_msg(strstr(err.message, "step 12 was removed while it was loaded") != NULL, "%s", err.message);
   cleat_checkpoint_free(checkpoint);
 }
 END_TEST
@@ -289,9 +281,9 @@ START_TEST(a_cut_or_missing_object) {
   size_t size = 0;
   (void)memory_find(bucket, "/model.safetensors", &size);
   for (int i = 0; i < 2; i++)
-    requests[i] = (struct cleat_load_request){
-        model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
-        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+    requests[i] =
+        (struct cleat_load_request){model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
+                                    data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
   struct cleat_load_options unchecked = CLEAT_LOAD_OPTIONS_INIT;
   unchecked.no_verify = 1;
   memory_resize(bucket, "/model.safetensors", size - 1);
@@ -322,8 +314,7 @@ struct watcher {
   bool backward;
 };
 
-static cleat_status watch(void *user, const char *op, const char *key, bool done,
-                          struct cleat__call call) {
+static cleat_status watch(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct watcher *watcher = user;
   struct cleat_progress now;
   (void)op;
@@ -331,10 +322,9 @@ static cleat_status watch(void *user, const char *op, const char *key, bool done
   (void)done;
   (void)call;
   cleat_load_progress(watcher->load, &now);
-  watcher->backward |=
-      now.bytes_done < watcher->last.bytes_done || now.files_done < watcher->last.files_done ||
-      now.elapsed_s < watcher->last.elapsed_s || now.bytes_total != watcher->last.bytes_total ||
-      now.bytes_done > now.bytes_total;
+  watcher->backward |= now.bytes_done < watcher->last.bytes_done || now.files_done < watcher->last.files_done ||
+                       now.elapsed_s < watcher->last.elapsed_s || now.bytes_total != watcher->last.bytes_total ||
+                       now.bytes_done > now.bytes_total;
   watcher->last = now;
   watcher->looks++;
   return CLEAT_OK;
@@ -409,11 +399,9 @@ START_TEST(loads_beside_a_save) {
   char *spare = malloc(9 * KIT_PART);
   for (int i = 0; i < 3; i++) {
     for (int k = 0; k < 2; k++)
-      requests[k] =
-          (struct cleat_load_request){"first",     CLEAT_DTYPE_U8,
-                                      1,           model.tensors[0].shape,
-                                      NULL,        (k == 0 ? data : spare) + i * 3 * (int)KIT_PART,
-                                      3 * KIT_PART};
+      requests[k] = (struct cleat_load_request){
+          "first",     CLEAT_DTYPE_U8, 1, model.tensors[0].shape, NULL, (k == 0 ? data : spare) + i * 3 * (int)KIT_PART,
+          3 * KIT_PART};
     ck_ok(cleat_load_tensors_async(checkpoint, requests, 2, &options, &loads[i], &err));
   }
   for (int i = 0; i < 3; i++) {

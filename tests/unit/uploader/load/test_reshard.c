@@ -64,8 +64,7 @@ static void save(unsigned count, int dim, int64_t step) {
     request.shards = &shard;
     request.tensor_count = 1;
     clients[i] = open_rank(i, count, "saver");
-    ck_assert_msg(cleat_save_async(clients[i], &request, &saves[i], &err) == CLEAT_OK, "%s",
-                  err.message);
+    ck_assert_msg(cleat_save_async(clients[i], &request, &saves[i], &err) == CLEAT_OK, "%s", err.message);
   }
   for (unsigned i = 0; i < count; i++) {
     ck_assert_msg(cleat_save_wait(saves[i], &err) == CLEAT_OK, "%s", err.message);
@@ -79,14 +78,12 @@ static void load(unsigned count, int dim, int64_t step) {
   for (unsigned i = 0; i < count; i++) {
     struct cut cut = cut_of(i, count, dim);
     size_t bytes = (size_t)(cut.shape[0] * cut.shape[1]) * sizeof(float);
-    struct cleat_load_request request = {"matrix",  CLEAT_DTYPE_F32, 2,    cut.shape,
-                                         cut.start, loaded,          bytes};
+    struct cleat_load_request request = {"matrix", CLEAT_DTYPE_F32, 2, cut.shape, cut.start, loaded, bytes};
     struct cleat_client *client = open_rank(i, count, "loader");
     struct cleat_checkpoint *checkpoint = kit_checkpoint(client, step);
     struct cleat_error err;
     memset(loaded, 0xff, sizeof loaded);
-    ck_assert_msg(cleat_load_tensors(checkpoint, &request, 1, NULL, &err) == CLEAT_OK, "%s",
-                  err.message);
+    ck_assert_msg(cleat_load_tensors(checkpoint, &request, 1, NULL, &err) == CLEAT_OK, "%s", err.message);
     gather(&cut, wanted);
     ck_assert_mem_eq(loaded, wanted, bytes);
     cleat_checkpoint_free(checkpoint);

@@ -41,22 +41,20 @@ static inline void document_written(const struct document *sound) {
 }
 
 /* The text with the first `from` replaced by `to`. */
-static inline char *document_altered(const struct document *sound, const char *from,
-                                     const char *to) {
+static inline char *document_altered(const struct document *sound, const char *from, const char *to) {
   const char *at = strstr(sound->text, from);
   ck_assert_msg(at != NULL, "%s is not there", from);
   return cleat__strprintf("%.*s%s%s", (int)(at - sound->text), sound->text, to, at + strlen(from));
 }
 
 /* Each change alone is refused with this status and what the change says. */
-static inline void document_refused(const struct document *sound, const struct change *changes,
-                                    size_t count, cleat_status status) {
+static inline void document_refused(const struct document *sound, const struct change *changes, size_t count,
+                                    cleat_status status) {
   for (size_t i = 0; i < count; i++) {
     char *json = document_altered(sound, changes[i].from, changes[i].to);
     cleat_status got = sound->parse(json, strlen(json));
     ck_assert_msg(got == status, "%d for %s: %s", (int)got, changes[i].to, err.message);
-    ck_assert_msg(strstr(err.message, changes[i].says) != NULL, "%s lacks %s", err.message,
-                  changes[i].says);
+    ck_assert_msg(strstr(err.message, changes[i].says) != NULL, "%s lacks %s", err.message, changes[i].says);
     cleat__free(json);
   }
 }
@@ -86,16 +84,15 @@ static inline void document_damaged(const struct document *sound) {
       char kept = copy[at];
       copy[at] = bytes[i];
       cleat_status status = sound->parse(copy, whole);
-      ck_assert(status == CLEAT_OK || status == CLEAT_FORMAT || status == CLEAT_NEWER ||
-                status == CLEAT_LIMIT);
+      ck_assert(status == CLEAT_OK || status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT);
       copy[at] = kept;
     }
   cleat__free(copy);
 }
 
 /* Memory runs out at each of more than `least` allocations. What is encoded then is nothing. */
-static inline void encode_without_memory(cleat_status (*encode)(struct cleat__buffer *out),
-                                         bool persistent, unsigned long least) {
+static inline void encode_without_memory(cleat_status (*encode)(struct cleat__buffer *out), bool persistent,
+                                         unsigned long least) {
   struct each_fault fault = {.persistent = persistent};
   while (each_fault_next(&fault)) {
     struct cleat__buffer out;
@@ -110,8 +107,8 @@ static inline void encode_without_memory(cleat_status (*encode)(struct cleat__bu
   ck_assert_uint_gt(fault.n, least);
 }
 
-static inline void document_without_memory(const struct document *sound, const char *json,
-                                           bool persistent, unsigned long least) {
+static inline void document_without_memory(const struct document *sound, const char *json, bool persistent,
+                                           unsigned long least) {
   struct each_fault fault = {.persistent = persistent};
   while (each_fault_next(&fault)) {
     cleat_status status = sound->parse(json, strlen(json));

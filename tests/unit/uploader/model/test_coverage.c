@@ -120,8 +120,8 @@ START_TEST(random_cuts) {
   int64_t *one = numbers[at];
   struct cleat__owned_slice left_out = pieces[at];
   char says[128];
-  snprintf(says, sizeof says, "no rank holds [%d:%d, %d:%d]", (int)one[0], (int)(one[0] + one[2]),
-           (int)one[1], (int)(one[1] + one[3]));
+  snprintf(says, sizeof says, "no rank holds [%d:%d, %d:%d]", (int)one[0], (int)(one[0] + one[2]), (int)one[1],
+           (int)(one[1] + one[3]));
   pieces[at] = pieces[count - 1];
   count--;
   ck_assert_int_eq(check(rows, columns), CLEAT_MISMATCH);
@@ -147,13 +147,8 @@ START_TEST(many) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("coverage", setup, NULL, 0),
-    TEST(rows_columns_and_tiles, 1),
-    TEST(holes, 1),
-    TEST(overlaps, 1),
-    TEST(whole_and_empty, 1),
-    TEST(random_cuts, 200),
-    TEST(many, 1),
+    CASE("coverage", setup, NULL, 0), TEST(rows_columns_and_tiles, 1), TEST(holes, 1), TEST(overlaps, 1),
+    TEST(whole_and_empty, 1),         TEST(random_cuts, 200),          TEST(many, 1),
 };
 
 int main(void) {

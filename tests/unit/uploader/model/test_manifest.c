@@ -26,28 +26,27 @@ static struct cleat__rank_ref ranks[] = {
     {key_1, 2000, {0}, 4, 5},
 };
 
-static const char expected[] =
-    "{\n"
-    "  \"format\": \"cleat.manifest\",\n"
-    "  \"version\": \"1.0\",\n"
-    "  \"step\": 1200,\n"
-    "  \"attempt\": \"a-1\",\n"
-    "  \"token\": \"0123456789abcdef0123456789abcdef\",\n"
-    "  \"start\": \"job-7.0\",\n"
-    "  \"world_size\": 2,\n"
-    "  \"topology\": {},\n"
-    "  \"metadata\": {\"loss\":1.250,\"tags\":[\"\\u00e9\",null]},\n"
-    "  \"created\": \"2026-11-21T12:00:00Z\",\n"
-    "  \"cleat_version\": \"0.1.0\",\n"
-    "  \"ranks\": [\n"
-    "    {\"rank\":0,\"key\":\"a-1/rank-00000.json\",\"size\":1000,"
-    "\"sha256\":\"abcd000000000000000000000000000000000000000000000000000000000000\","
-    "\"files\":3,\"bytes\":\"1152921504606846976\"},\n"
-    "    {\"rank\":1,\"key\":\"a-1/rank-00001.json\",\"size\":2000,"
-    "\"sha256\":\"0000000000000000000000000000000000000000000000000000000000000000\","
-    "\"files\":4,\"bytes\":5}\n"
-    "  ]\n"
-    "}";
+static const char expected[] = "{\n"
+                               "  \"format\": \"cleat.manifest\",\n"
+                               "  \"version\": \"1.0\",\n"
+                               "  \"step\": 1200,\n"
+                               "  \"attempt\": \"a-1\",\n"
+                               "  \"token\": \"0123456789abcdef0123456789abcdef\",\n"
+                               "  \"start\": \"job-7.0\",\n"
+                               "  \"world_size\": 2,\n"
+                               "  \"topology\": {},\n"
+                               "  \"metadata\": {\"loss\":1.250,\"tags\":[\"\\u00e9\",null]},\n"
+                               "  \"created\": \"2026-11-21T12:00:00Z\",\n"
+                               "  \"cleat_version\": \"0.1.0\",\n"
+                               "  \"ranks\": [\n"
+                               "    {\"rank\":0,\"key\":\"a-1/rank-00000.json\",\"size\":1000,"
+                               "\"sha256\":\"abcd000000000000000000000000000000000000000000000000000000000000\","
+                               "\"files\":3,\"bytes\":\"1152921504606846976\"},\n"
+                               "    {\"rank\":1,\"key\":\"a-1/rank-00001.json\",\"size\":2000,"
+                               "\"sha256\":\"0000000000000000000000000000000000000000000000000000000000000000\","
+                               "\"files\":4,\"bytes\":5}\n"
+                               "  ]\n"
+                               "}";
 
 static struct cleat__manifest sample(void) {
   return (struct cleat__manifest){.step = 1200,
@@ -86,9 +85,8 @@ static void round_trip(const struct cleat__manifest *manifest) {
   struct cleat__manifest again;
   cleat__buffer_init(&out, CLEAT__MANIFEST_BYTES_MAX);
   ck_assert_msg(cleat__manifest_encode(manifest, &out, &err) == CLEAT_OK, "%s", err.message);
-  ck_assert_msg(cleat__manifest_parse(out.data, out.length, manifest->step, &again, &err) ==
-                    CLEAT_OK,
-                "%s", err.message);
+  ck_assert_msg(cleat__manifest_parse(out.data, out.length, manifest->step, &again, &err) == CLEAT_OK, "%s",
+                err.message);
   ck_manifest_eq(manifest, &again);
   cleat__manifest_clear(&again);
   cleat__manifest_clear(&again);
@@ -111,8 +109,7 @@ static cleat_status parse(const char *json, size_t size) {
     cleat__manifest_clear(&manifest);
   } else {
     ck_assert_int_eq(number, UNREAD);
-    ck_assert_msg(status == CLEAT_NO_MEMORY || strncmp(err.message, "manifest: ", 10) == 0, "%s",
-                  err.message);
+    ck_assert_msg(status == CLEAT_NO_MEMORY || strncmp(err.message, "manifest: ", 10) == 0, "%s", err.message);
   }
   return status;
 }
@@ -155,8 +152,7 @@ START_TEST(test_replaced) {
   round_trip(&manifest);
   cleat__buffer_init(&out, 10000);
   ck_assert_int_eq(cleat__manifest_encode(&manifest, &out, &err), CLEAT_OK);
-  ck_assert_ptr_nonnull(
-      strstr(out.data, "  \"start\": \"job-7.0\",\n  \"replaced\": \"job-7.0\",\n"));
+  ck_assert_ptr_nonnull(strstr(out.data, "  \"start\": \"job-7.0\",\n  \"replaced\": \"job-7.0\",\n"));
   manifest.replaced = metadata; /* no id */
   ck_assert_int_eq(cleat__manifest_encode(&manifest, &out, &err), CLEAT_FORMAT);
   ck_assert_ptr_nonnull(strstr(err.message, "replaced"));
@@ -198,9 +194,8 @@ START_TEST(test_accepts_unknown_fields) {
 END_TEST
 
 START_TEST(test_missing) {
-  static const char *const names[] = {"format",   "version", "step",          "attempt",
-                                      "token",    "start",   "world_size",    "topology",
-                                      "metadata", "created", "cleat_version", "ranks"};
+  static const char *const names[] = {"format",     "version",  "step",     "attempt", "token",         "start",
+                                      "world_size", "topology", "metadata", "created", "cleat_version", "ranks"};
   static const char *const in_rank[] = {"rank", "key", "size", "sha256", "files", "bytes"};
   char from[40];
   char says[60];
@@ -271,8 +266,7 @@ START_TEST(test_ranks_refused) {
       {digest, digest + 1, "ranks[0].sha256: 64 hex digits expected"},
       {digest, "xbcd000000000000000000000000000000000000000000000000000000000000", "64 hex digits"},
       {"\"sha256\":\"abcd", "\"sha256\":\"0abcd", "64 hex digits"},
-      {"\"bytes\":5", "\"bytes\":\"9223372036854775807\"",
-       "ranks[1].bytes: with 9223372036854775807, the"},
+      {"\"bytes\":5", "\"bytes\":\"9223372036854775807\"", "ranks[1].bytes: with 9223372036854775807, the"},
       {"\"files\":4", "\"files\":[4]", "ranks[1].files: an integer"}};
   DOCUMENT_REFUSED(&sound, changes, CLEAT_FORMAT);
 }
@@ -283,8 +277,7 @@ START_TEST(test_limits) {
       {"\"world_size\": 2", "\"world_size\": 65537", "world_size: over the limit of 65536 ranks"},
       {"\"size\":1000", "\"size\":0", "ranks[0].size: 0 bytes, not 1 to"},
       {"\"size\":1000", "\"size\":268435457", "ranks[0].size: 268435457 bytes"},
-      {"\"files\":3", "\"files\":1000001",
-       "ranks[0].files: 1000001 are over the limit of 1000000"}};
+      {"\"files\":3", "\"files\":1000001", "ranks[0].files: 1000001 are over the limit of 1000000"}};
   DOCUMENT_REFUSED(&sound, changes, CLEAT_LIMIT);
   /* Not read at all. */
   ck_assert_int_eq(parse(expected, CLEAT__MANIFEST_BYTES_MAX + 1), CLEAT_LIMIT);
@@ -356,19 +349,16 @@ END_TEST
 /* ---- Metadata ----------------------------------------------------------------------------- */
 
 START_TEST(test_compact) {
-  static const char json[] =
-      " { \"a\" : [ 1.50 , -0 , 12345678901234567890 ] ,\n\"b\":\"\\u00e9\" } ";
+  static const char json[] = " { \"a\" : [ 1.50 , -0 , 12345678901234567890 ] ,\n\"b\":\"\\u00e9\" } ";
   static const char *const bad[] = {"", " ", "{", "{}x", "{'a':1}", "\xFF", "nan", "[1,]"};
   char deep[200];
   struct cleat__buffer out;
   cleat__buffer_init(&out, 2 * CLEAT__METADATA_BYTES_MAX);
-  ck_assert_int_eq(cleat__manifest_compact_json("metadata", json, sizeof json - 1, &out, &err),
-                   CLEAT_OK);
+  ck_assert_int_eq(cleat__manifest_compact_json("metadata", json, sizeof json - 1, &out, &err), CLEAT_OK);
   ck_assert_str_eq(out.data, "{\"a\":[1.50,-0,12345678901234567890],\"b\":\"\\u00e9\"}");
   size_t length = out.length;
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    ck_assert_int_eq(cleat__manifest_compact_json("metadata", bad[i], strlen(bad[i]), &out, &err),
-                     CLEAT_INVALID);
+    ck_assert_int_eq(cleat__manifest_compact_json("metadata", bad[i], strlen(bad[i]), &out, &err), CLEAT_INVALID);
     ck_assert_int_eq(strncmp(err.message, "metadata: ", 10), 0);
     ck_assert_int_eq(err.status, CLEAT_INVALID);
     ck_assert_uint_eq(out.length, length);
@@ -376,8 +366,7 @@ START_TEST(test_compact) {
   memset(deep, '[', 100);
   memset(deep + 100, ']', 100);
   ck_assert_int_eq(cleat__manifest_compact_json("metadata", deep + 40, 120, &out, &err), CLEAT_OK);
-  ck_assert_int_eq(cleat__manifest_compact_json("metadata", deep + 39, 122, &out, &err),
-                   CLEAT_INVALID);
+  ck_assert_int_eq(cleat__manifest_compact_json("metadata", deep + 39, 122, &out, &err), CLEAT_INVALID);
   cleat__buffer_clear(&out);
 }
 END_TEST
@@ -401,8 +390,7 @@ START_TEST(test_compact_limits) {
   memset(text + size - 60, '1', 1);
   memset(text + size - 59, ']', 60);
   text[size + 1] = '\0';
-  ck_assert_int_eq(cleat__manifest_compact_json("metadata", text, size + 1, &out, &err),
-                   CLEAT_LIMIT);
+  ck_assert_int_eq(cleat__manifest_compact_json("metadata", text, size + 1, &out, &err), CLEAT_LIMIT);
   ck_assert_str_eq(err.message, "metadata: 1048577 bytes are over the limit of 1048576");
   ck_assert_uint_eq(out.length, 0);
   ck_assert_int_eq(cleat__manifest_check(&manifest, &err), CLEAT_LIMIT);

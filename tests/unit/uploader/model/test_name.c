@@ -36,8 +36,7 @@ START_TEST(test_files_allowed) {
                                       "xrank-00000.json",
                                       "manifest.json"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    ck_assert_msg(cleat__name_check_file(names[i], strlen(names[i]), &err) == CLEAT_OK, "%s",
-                  names[i]);
+    ck_assert_msg(cleat__name_check_file(names[i], strlen(names[i]), &err) == CLEAT_OK, "%s", names[i]);
 }
 END_TEST
 
@@ -71,10 +70,8 @@ START_TEST(test_files_refused) {
                                         {NAME("rank-65535.failed.json"), "reserved"},
                                         {NAME("rank-123456.json"), "reserved"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    ck_assert_msg(cleat__name_check_file(bad[i].name, bad[i].length, &err) == CLEAT_INVALID, "%s",
-                  bad[i].name);
-    ck_assert_msg(strstr(err.message, bad[i].says) != NULL, "%s lacks %s", err.message,
-                  bad[i].says);
+    ck_assert_msg(cleat__name_check_file(bad[i].name, bad[i].length, &err) == CLEAT_INVALID, "%s", bad[i].name);
+    ck_assert_msg(strstr(err.message, bad[i].says) != NULL, "%s lacks %s", err.message, bad[i].says);
     for (const char *at = err.message; *at != '\0'; at++)
       ck_assert_int_ge((unsigned char)*at, 0x20);
   }
@@ -152,20 +149,12 @@ END_TEST
 
 START_TEST(test_step_folders) {
   static const int64_t steps[] = {0, 1, 1200, 999999999999, 1000000000000, INT64_MAX};
-  static const char *const folders[] = {"step-000000000000",  "step-000000000001",
-                                        "step-000000001200",  "step-999999999999",
-                                        "step-1000000000000", "step-9223372036854775807"};
-  static const char *const bad[] = {"step-1200",
-                                    "step-0000000001200",
-                                    "step-00000000120x",
-                                    "step--00000000012",
-                                    "step-",
-                                    "Step-000000001200",
-                                    "step-000000001200/",
-                                    "step-9223372036854775808",
-                                    "step-99999999999999999999",
-                                    "",
-                                    "step-+00000000012"};
+  static const char *const folders[] = {"step-000000000000", "step-000000000001",  "step-000000001200",
+                                        "step-999999999999", "step-1000000000000", "step-9223372036854775807"};
+  static const char *const bad[] = {
+      "step-1200",         "step-0000000001200", "step-00000000120x",        "step--00000000012",         "step-",
+      "Step-000000001200", "step-000000001200/", "step-9223372036854775808", "step-99999999999999999999", "",
+      "step-+00000000012"};
   for (size_t i = 0; i < 6; i++) {
     char folder[CLEAT__STEP_FOLDER_MAX];
     int64_t step = -1;

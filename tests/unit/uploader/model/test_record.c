@@ -25,11 +25,9 @@ static int64_t half[] = {2, 6};
 static int64_t start_2[] = {2, 0};
 static struct cleat__piece pieces_a[] = {{0, 8, 24, start_1, half}, {0, 32, 24, start_2, half}};
 static struct cleat__piece pieces_b[] = {{0, 60, 4, NULL, NULL}};
-static struct cleat__file_entry files[] = {{file_a, 64, 30, checksums, 3},
-                                           {file_b, 0, 30, NULL, 0}};
-static struct cleat__tensor_entry tensors[] = {
-    {name_a, CLEAT_DTYPE_BF16, 2, shape_a, 48, pieces_a, 2},
-    {name_b, CLEAT_DTYPE_F32, 0, NULL, 4, pieces_b, 1}};
+static struct cleat__file_entry files[] = {{file_a, 64, 30, checksums, 3}, {file_b, 0, 30, NULL, 0}};
+static struct cleat__tensor_entry tensors[] = {{name_a, CLEAT_DTYPE_BF16, 2, shape_a, 48, pieces_a, 2},
+                                               {name_b, CLEAT_DTYPE_F32, 0, NULL, 4, pieces_b, 1}};
 
 static const char expected[] =
     "{\"format\":\"cleat.rank\",\"version\":\"1.0\",\"cleat_version\":\"" CLEAT_VERSION
@@ -103,8 +101,7 @@ static void round_trip(const struct cleat__record *record) {
   struct cleat__record again;
   cleat__buffer_init(&out, CLEAT__RECORD_BYTES_MAX);
   ck_assert_msg(cleat__record_encode(record, &out, &err) == CLEAT_OK, "%s", err.message);
-  ck_assert_msg(cleat__record_parse(out.data, out.length, &again, &err) == CLEAT_OK, "%s",
-                err.message);
+  ck_assert_msg(cleat__record_parse(out.data, out.length, &again, &err) == CLEAT_OK, "%s", err.message);
   ck_record_eq(record, &again);
   cleat__record_clear(&again);
   cleat__record_clear(&again);
@@ -127,8 +124,7 @@ static cleat_status parse(const char *json, size_t size) {
     cleat__record_clear(&record);
   } else {
     ck_assert_int_eq(number, UNREAD);
-    ck_assert_msg(status == CLEAT_NO_MEMORY || strncmp(err.message, "rank record: ", 13) == 0, "%s",
-                  err.message);
+    ck_assert_msg(status == CLEAT_NO_MEMORY || strncmp(err.message, "rank record: ", 13) == 0, "%s", err.message);
   }
   return status;
 }
@@ -157,8 +153,7 @@ START_TEST(test_large_numbers) {
   int64_t shape[] = {INT64_C(1) << 55};
   struct cleat__file_entry big = {file_a, INT64_MAX, INT64_C(1) << 62, one, 2};
   struct cleat__piece piece = {0, INT64_C(1) << 60, UINT64_C(1) << 55, NULL, NULL};
-  struct cleat__tensor_entry tensor = {name_a, CLEAT_DTYPE_U8, 1, shape, UINT64_C(1) << 55, &piece,
-                                       1};
+  struct cleat__tensor_entry tensor = {name_a, CLEAT_DTYPE_U8, 1, shape, UINT64_C(1) << 55, &piece, 1};
   record.files = &big;
   record.tensors = &tensor;
   record.file_count = record.tensor_count = 1;
@@ -176,8 +171,7 @@ START_TEST(test_tolerant) {
       "\"nonce\":\"n\",\"attempt\":\"a\",\"rank\":0,\"version\":\"1.27\",\"format\":\"cleat.rank\"}"
       "\n";
   struct cleat__record record;
-  ck_assert_msg(cleat__record_parse(json, sizeof json - 1, &record, &err) == CLEAT_OK, "%s",
-                err.message);
+  ck_assert_msg(cleat__record_parse(json, sizeof json - 1, &record, &err) == CLEAT_OK, "%s", err.message);
   ck_assert_uint_eq(record.files[0].crc32c[0], 10);
   ck_assert_uint_eq(record.tensors[0].pieces[0].bytes, 1);
   ck_assert_int_eq(record.tensors[0].pieces[0].start[0], 2);
@@ -299,10 +293,9 @@ START_TEST(test_limits) {
   char *digits = cleat__alloc(80009);
   memset(digits, '0', 80008);
   digits[80008] = '\0';
-  static const char form[] =
-      "{\"format\":\"cleat.rank\",\"version\":\"1.0\",\"rank\":0,\"attempt\":\"a\","
-      "\"nonce\":\"n\",\"files\":[{\"name\":\"f\",\"size\":%d,\"part_bytes\":1,"
-      "\"crc32c\":\"%s\"}],\"tensors\":[]}";
+  static const char form[] = "{\"format\":\"cleat.rank\",\"version\":\"1.0\",\"rank\":0,\"attempt\":\"a\","
+                             "\"nonce\":\"n\",\"files\":[{\"name\":\"f\",\"size\":%d,\"part_bytes\":1,"
+                             "\"crc32c\":\"%s\"}],\"tensors\":[]}";
   snprintf(json, 200000, form, 10000, digits + 8);
   ck_assert_int_eq(parse(json, strlen(json)), CLEAT_OK);
   snprintf(json, 200000, form, 10001, digits);
@@ -311,8 +304,7 @@ START_TEST(test_limits) {
   /* Not read at all. */
   ck_assert_int_eq(parse(json, CLEAT__RECORD_BYTES_MAX + 1), CLEAT_LIMIT);
   /* 64 levels, in a field that nobody knows. */
-  size_t at =
-      (size_t)snprintf(json, 200000, "{\"format\":\"cleat.rank\",\"version\":\"1.0\",\"x\":");
+  size_t at = (size_t)snprintf(json, 200000, "{\"format\":\"cleat.rank\",\"version\":\"1.0\",\"x\":");
   memset(json + at, '[', 64);
   ck_assert_int_eq(parse(json, at + 64), CLEAT_FORMAT);
   ck_assert_ptr_nonnull(strstr(err.message, "nested deeper than 64 levels"));
@@ -407,22 +399,10 @@ START_TEST(test_no_memory) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("record", NULL, NULL, 60),
-    TEST(test_text, 1),
-    TEST(test_empty, 1),
-    TEST(test_large_numbers, 1),
-    TEST(test_tolerant, 1),
-    TEST(test_head_refused, 1),
-    TEST(test_newer, 1),
-    TEST(test_files_refused, 1),
-    TEST(test_tensors_refused, 1),
-    TEST(test_limits, 1),
-    TEST(test_truncated, 1),
-    TEST(test_altered, 1),
-    TEST(test_encode_refuses, 1),
-    TEST(test_counts_limited, 1),
-    TEST(test_many, 1),
-    TEST(test_no_memory, 1),
+    CASE("record", NULL, NULL, 60), TEST(test_text, 1),           TEST(test_empty, 1),     TEST(test_large_numbers, 1),
+    TEST(test_tolerant, 1),         TEST(test_head_refused, 1),   TEST(test_newer, 1),     TEST(test_files_refused, 1),
+    TEST(test_tensors_refused, 1),  TEST(test_limits, 1),         TEST(test_truncated, 1), TEST(test_altered, 1),
+    TEST(test_encode_refuses, 1),   TEST(test_counts_limited, 1), TEST(test_many, 1),      TEST(test_no_memory, 1),
 };
 
 int main(void) {

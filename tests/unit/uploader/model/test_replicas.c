@@ -19,10 +19,8 @@ static void fill(unsigned replica, unsigned seed) {
   srand(seed);
   for (unsigned i = 0; i < TENSORS; i++) {
     snprintf(names[i], sizeof names[i], "tensor.%u", i);
-    pieces[i] = (struct cleat__replica){.name = names[i],
-                                        .bytes = (uint64_t)(rand() % 100000),
-                                        .replicas = REPLICAS,
-                                        .replica = replica};
+    pieces[i] = (struct cleat__replica){
+        .name = names[i], .bytes = (uint64_t)(rand() % 100000), .replicas = REPLICAS, .replica = replica};
   }
   /* Each rank may name them in an order of its own. */
   srand(replica);
@@ -55,15 +53,14 @@ START_TEST(one_writes_and_bytes_are_balanced) {
   for (unsigned i = 0; i < TENSORS; i++)
     ck_assert_msg(writers[i] == 1, "seed %u: %u writers", seed, writers[i]);
   for (unsigned i = 1; i < REPLICAS; i++)
-    ck_assert_msg(bytes[i] < bytes[0] + 20000 && bytes[0] < bytes[i] + 20000, "seed %u: %llu, %llu",
-                  seed, (unsigned long long)bytes[i], (unsigned long long)bytes[0]);
+    ck_assert_msg(bytes[i] < bytes[0] + 20000 && bytes[0] < bytes[i] + 20000, "seed %u: %llu, %llu", seed,
+                  (unsigned long long)bytes[i], (unsigned long long)bytes[0]);
 }
 END_TEST
 
 START_TEST(what_is_ours_alone) {
   struct cleat__record record = {.rank = 0};
-  struct cleat__replica own[2] = {{.name = "a", .bytes = 1},
-                                  {.name = "b", .bytes = 1, .replicas = 1}};
+  struct cleat__replica own[2] = {{.name = "a", .bytes = 1}, {.name = "b", .bytes = 1, .replicas = 1}};
   ck_assert_int_eq(cleat__replicas_choose(own, 2, &record, &err), CLEAT_OK);
   ck_assert(own[0].ours && own[1].ours);
   ck_assert_uint_eq(record.replica_set_count, 0);

@@ -16,18 +16,16 @@ static const int64_t shape_2x3[] = {2, 3};
 static const int64_t shape_0x5[] = {0, 5};
 static const int64_t shape_4[] = {4};
 
-static const struct cleat__safetensors_item items[] = {
-    {"w\"1\"", CLEAT_DTYPE_F32, 2, shape_2x3, 24},
-    {"scale", CLEAT_DTYPE_F16, 0, NULL, 2},
-    {"empty", CLEAT_DTYPE_BF16, 2, shape_0x5, 0},
-    {"gr\xC3\xBC\xC3\x9F", CLEAT_DTYPE_F4, 1, shape_4, 2}};
+static const struct cleat__safetensors_item items[] = {{"w\"1\"", CLEAT_DTYPE_F32, 2, shape_2x3, 24},
+                                                       {"scale", CLEAT_DTYPE_F16, 0, NULL, 2},
+                                                       {"empty", CLEAT_DTYPE_BF16, 2, shape_0x5, 0},
+                                                       {"gr\xC3\xBC\xC3\x9F", CLEAT_DTYPE_F4, 1, shape_4, 2}};
 
-static const char expected_json[] =
-    "{\"__metadata__\":{\"format\":\"pt\"},"
-    "\"w\\\"1\\\"\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
-    "\"scale\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[24,26]},"
-    "\"empty\":{\"dtype\":\"BF16\",\"shape\":[0,5],\"data_offsets\":[26,26]},"
-    "\"gr\xC3\xBC\xC3\x9F\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[26,28]}}";
+static const char expected_json[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                                    "\"w\\\"1\\\"\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+                                    "\"scale\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[24,26]},"
+                                    "\"empty\":{\"dtype\":\"BF16\",\"shape\":[0,5],\"data_offsets\":[26,26]},"
+                                    "\"gr\xC3\xBC\xC3\x9F\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[26,28]}}";
 
 /* ---- Writing ------------------------------------------------------------------------------ */
 
@@ -46,8 +44,7 @@ START_TEST(test_header_bytes) {
   ck_assert_mem_eq(out.data + 8, expected_json, json);
   for (size_t i = 8 + json; i < out.length; i++)
     ck_assert_int_eq(out.data[i], ' ');
-  ck_assert_uint_eq((unsigned char)out.data[0] | (size_t)(unsigned char)out.data[1] << 8,
-                    out.length - 8);
+  ck_assert_uint_eq((unsigned char)out.data[0] | (size_t)(unsigned char)out.data[1] << 8, out.length - 8);
   for (size_t i = 2; i < 8; i++)
     ck_assert_int_eq(out.data[i], 0);
   cleat__buffer_clear(&out);
@@ -98,14 +95,13 @@ START_TEST(test_order) {
     ck_assert_str_eq(unsorted[i].name, sorted[i]);
   /* Numbers ascend with the alignment, so that what is sorted is aligned. */
   for (int i = CLEAT_DTYPE_U8; i < CLEAT_DTYPE_U64; i++)
-    ck_assert_uint_le(cleat__dtype_bits((enum cleat_dtype)i),
-                      cleat__dtype_bits((enum cleat_dtype)(i + 1)));
+    ck_assert_uint_le(cleat__dtype_bits((enum cleat_dtype)i), cleat__dtype_bits((enum cleat_dtype)(i + 1)));
 }
 END_TEST
 
 START_TEST(test_index) {
-  static const struct cleat__safetensors_placement placements[] = {
-      {"a", "model-00001-of-00002.safetensors"}, {"b\"", "model-00002-of-00002.safetensors"}};
+  static const struct cleat__safetensors_placement placements[] = {{"a", "model-00001-of-00002.safetensors"},
+                                                                   {"b\"", "model-00002-of-00002.safetensors"}};
   struct cleat__buffer out;
   cleat__buffer_init(&out, 1000);
   ck_assert_int_eq(cleat__safetensors_write_index(placements, 2, 1234, &out, &err), CLEAT_OK);
@@ -116,8 +112,7 @@ START_TEST(test_index) {
                              "  }\n}\n");
   cleat__buffer_reset(&out);
   ck_assert_int_eq(cleat__safetensors_write_index(NULL, 0, 0, &out, &err), CLEAT_OK);
-  ck_assert_str_eq(out.data,
-                   "{\n  \"metadata\": {\n    \"total_size\": 0\n  },\n  \"weight_map\": {}\n}\n");
+  ck_assert_str_eq(out.data, "{\n  \"metadata\": {\n    \"total_size\": 0\n  },\n  \"weight_map\": {}\n}\n");
   cleat__buffer_clear(&out);
 }
 END_TEST
@@ -130,8 +125,7 @@ START_TEST(test_round_trip) {
   size_t header = 0;
   write_items(&out);
   uint64_t file = out.length + 28;
-  ck_assert_int_eq(cleat__safetensors_header_size((const uint8_t *)out.data, file, &header, &err),
-                   CLEAT_OK);
+  ck_assert_int_eq(cleat__safetensors_header_size((const uint8_t *)out.data, file, &header, &err), CLEAT_OK);
   ck_assert_uint_eq(header, out.length - 8);
   ck_assert_int_eq(cleat__safetensors_parse(out.data + 8, header, file, &index, &err), CLEAT_OK);
   ck_assert_uint_eq(index.count, 4);
@@ -167,8 +161,7 @@ START_TEST(test_header_size) {
                {{0}, 8, NULL}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     size_t size = 77;
-    cleat_status status =
-        cleat__safetensors_header_size(cases[i].first, cases[i].file, &size, &err);
+    cleat_status status = cleat__safetensors_header_size(cases[i].first, cases[i].file, &size, &err);
     if (cases[i].says == NULL) {
       ck_assert_int_eq(status, CLEAT_OK);
       continue;
@@ -199,8 +192,7 @@ static cleat_status parse(const char *json, uint64_t data_bytes) {
 }
 
 /* One tensor's description. */
-#define T(dtype, shape, offsets) \
-  "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define T(dtype, shape, offsets) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 START_TEST(test_accepted) {
   static const struct {
@@ -214,13 +206,10 @@ START_TEST(test_accepted) {
       {"{ \"a\" : {\"data_offsets\":[0,2],\"x\":{\"y\":[[]]},\"shape\":[1],\"dtype\":\"F16\"}}", 2},
       {"{\"b\":" T("U8", "[1]", "[3,4]") ",\"a\":" T("U8", "[3]", "[0,3]") "}", 4},
       /* Tensors without bytes may lie anywhere between the others. */
-      {"{\"c\":" T("U8", "[0]", "[3,3]") ",\"b\":" T("U8", "[0]", "[3,3]") ",\"a\":" T("U8", "[3]",
-                                                                                       "[0,3]") "}",
-       3},
+      {"{\"c\":" T("U8", "[0]", "[3,3]") ",\"b\":" T("U8", "[0]", "[3,3]") ",\"a\":" T("U8", "[3]", "[0,3]") "}", 3},
       {"{\"__metadata__\":{\"k\":\"v\\u0000\"},\"\\u0061\":" T("F32", "[]", "[0,4]") "}", 4}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-    ck_assert_msg(parse(cases[i].json, cases[i].data) == CLEAT_OK, "%s: %s", cases[i].json,
-                  err.message);
+    ck_assert_msg(parse(cases[i].json, cases[i].data) == CLEAT_OK, "%s: %s", cases[i].json, err.message);
 }
 END_TEST
 
@@ -240,8 +229,7 @@ START_TEST(test_refused) {
       {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,3]}}", 3, "a: \"shape\" is missing"},
       {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3]}}", 3, "a: \"data_offsets\" is missing"},
       {"{\"a\":" T("F33", "[3]", "[0,3]") "}", 3, "a.dtype: unknown data type \"F33\""},
-      {"{\"a\":{\"dtype\":8,\"shape\":[3],\"data_offsets\":[0,3]}}", 3,
-       "a.dtype: a string expected"},
+      {"{\"a\":{\"dtype\":8,\"shape\":[3],\"data_offsets\":[0,3]}}", 3, "a.dtype: a string expected"},
       {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}", 3, "a.dtype: appears twice"},
       {"{\"a\":" T("U8", "[-3]", "[0,3]") "}", 3, "a.shape[0]: an integer"},
       {"{\"a\":" T("U8", "[3.0]", "[0,3]") "}", 3, "found \"3.0\""},
@@ -250,9 +238,8 @@ START_TEST(test_refused) {
       {"{\"a\":" T("U8", "[9223372036854775808]", "[0,3]") "}", 3, "a.shape[0]: an integer"},
       {"{\"a\":" T("U8", "[9223372036854775807,9223372036854775807]", "[0,3]") "}", 3,
        "tensor \"a\": its shape overflows"},
-      {"{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
-                   "[0,1]") "}",
-       1, "a.shape[32]: more than 32 dimensions"},
+      {"{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
+       "a.shape[32]: more than 32 dimensions"},
       {"{\"a\":" T("F4", "[3]", "[0,2]") "}", 2, "tensor \"a\": 3 elements of F4"},
       {"{\"a\":" T("U8", "[3]", "[0]") "}", 3, "a.data_offsets: two offsets expected, found 1"},
       {"{\"a\":" T("U8", "[3]", "[0,3,3]") "}", 3, "two offsets expected, found more"},
@@ -260,20 +247,16 @@ START_TEST(test_refused) {
       {"{\"a\":" T("U8", "[3]", "[0,4]") "}", 3, "end 4 is after the end of the file"},
       {"{\"a\":" T("U8", "[3]", "[-1,2]") "}", 3, "a.data_offsets[0]: an integer"},
       {"{\"a\":" T("U8", "[3]", "[0,9223372036854775807]") "}", 3, "after the end of the file"},
-      {"{\"a\":" T("U8", "[3]", "[0,2]") "}", 2,
-       "tensor \"a\": has 2 bytes, but its shape needs 3"},
-      {"{\"a\":" T("U8", "[3]", "[0,3]") "}", 4,
-       "the last 1 bytes of the file belong to no tensor"},
+      {"{\"a\":" T("U8", "[3]", "[0,2]") "}", 2, "tensor \"a\": has 2 bytes, but its shape needs 3"},
+      {"{\"a\":" T("U8", "[3]", "[0,3]") "}", 4, "the last 1 bytes of the file belong to no tensor"},
       {"{}", 1, "the last 1 bytes"},
       {"{\"a\":" T("U8", "[3]", "[1,4]") "}", 4, "tensor \"a\": there is a gap before it"},
       {"{\"a\":" T("U8", "[3]", "[0,3]") ",\"b\":" T("U8", "[2]", "[2,4]") "}", 4,
        "tensor \"b\": overlaps another: begins at data byte 2, should begin at 3"},
-      {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[0,2]") "}", 2,
-       "tensor \"b\": overlaps another"},
+      {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[0,2]") "}", 2, "tensor \"b\": overlaps another"},
       {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[1]", "[3,4]") "}", 4,
        "tensor \"b\": there is a gap before it"},
-      {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"\\u0061\":" T("U8", "[2]", "[2,4]") "}", 4,
-       "tensor \"a\" appears twice"},
+      {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"\\u0061\":" T("U8", "[2]", "[2,4]") "}", 4, "tensor \"a\" appears twice"},
       {"{\"\":" T("U8", "[2]", "[0,2]") "}", 2, "tensor name is empty"},
       {"{\"a\\u0000b\":" T("U8", "[2]", "[0,2]") "}", 2, "holds a control character"},
       {"{\"a\\u001b[2J\":" T("U8", "[2]", "[0,2]") "}", 2, "\"a?[2J\": holds a control character"},
@@ -281,11 +264,9 @@ START_TEST(test_refused) {
       {"{\"__metadata__\":[]}", 0, "__metadata__: an object expected"},
       {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__: appears twice"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    ck_assert_msg(parse(cases[i].json, cases[i].data) == CLEAT_FORMAT, "accepted: %s",
-                  cases[i].json);
+    ck_assert_msg(parse(cases[i].json, cases[i].data) == CLEAT_FORMAT, "accepted: %s", cases[i].json);
     ck_assert_msg(strncmp(err.message, "safetensors header: ", 20) == 0, "%s", err.message);
-    ck_assert_msg(strstr(err.message, cases[i].says) != NULL, "%s lacks %s", err.message,
-                  cases[i].says);
+    ck_assert_msg(strstr(err.message, cases[i].says) != NULL, "%s lacks %s", err.message, cases[i].says);
   }
 }
 END_TEST
@@ -315,8 +296,7 @@ START_TEST(test_truncated) {
     /* In new memory, so that a sanitizer sees a read behind the end. */
     char *copy = cleat__alloc(size);
     memcpy(copy, expected_json, size);
-    ck_assert_int_eq(cleat__safetensors_parse(copy, size, 8 + size + 28, &index, &err),
-                     CLEAT_FORMAT);
+    ck_assert_int_eq(cleat__safetensors_parse(copy, size, 8 + size + 28, &index, &err), CLEAT_FORMAT);
     cleat__free(copy);
   }
 }
@@ -333,13 +313,12 @@ START_TEST(test_many) {
   size_t header = 0;
   for (size_t i = 0; i < MANY; i++)
     /* Neither the names nor their hashes ascend. */
-    many[i] = (struct cleat__safetensors_item){cleat__strprintf("t%zu", i * 7919 % MANY),
-                                               CLEAT_DTYPE_U8, 1, shape_4, 4};
+    many[i] =
+        (struct cleat__safetensors_item){cleat__strprintf("t%zu", i * 7919 % MANY), CLEAT_DTYPE_U8, 1, shape_4, 4};
   cleat__buffer_init(&out, 1 << 24);
   ck_assert_int_eq(cleat__safetensors_write_header(many, MANY, &out, &err), CLEAT_OK);
   uint64_t file = out.length + 4 * MANY;
-  ck_assert_int_eq(cleat__safetensors_header_size((const uint8_t *)out.data, file, &header, &err),
-                   CLEAT_OK);
+  ck_assert_int_eq(cleat__safetensors_header_size((const uint8_t *)out.data, file, &header, &err), CLEAT_OK);
   ck_assert_int_eq(cleat__safetensors_parse(out.data + 8, header, file, &index, &err), CLEAT_OK);
   ck_assert_uint_eq(index.count, MANY);
   for (size_t i = 0; i < MANY; i++) {
@@ -360,13 +339,11 @@ static cleat_status write_header(struct cleat__buffer *out) {
 }
 
 static void parse_without_memory(bool persistent) {
-  static const char json[] =
-      "{\"a\\u0062\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[1]", "[2,3]") "}";
+  static const char json[] = "{\"a\\u0062\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[1]", "[2,3]") "}";
   struct each_fault fault = {.persistent = persistent};
   while (each_fault_next(&fault)) {
     struct cleat__safetensors index = {.count = 12345};
-    cleat_status status =
-        cleat__safetensors_parse(json, sizeof json - 1, 8 + sizeof json - 1 + 3, &index, &err);
+    cleat_status status = cleat__safetensors_parse(json, sizeof json - 1, 8 + sizeof json - 1 + 3, &index, &err);
     bool failed = each_fault_over(&fault);
     ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
     ck_assert_uint_eq(index.count, failed ? 12345 : 2);

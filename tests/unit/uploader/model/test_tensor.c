@@ -58,8 +58,7 @@ static void expect_bytes(enum cleat_dtype dtype, int ndim, const int64_t *shape,
   ck_assert_uint_eq(bytes, want);
 }
 
-static void expect_refused(enum cleat_dtype dtype, int ndim, const int64_t *shape,
-                           const char *says) {
+static void expect_refused(enum cleat_dtype dtype, int ndim, const int64_t *shape, const char *says) {
   const struct cleat__tensor_spec tensor = spec(dtype, ndim, shape);
   uint64_t bytes = 99;
   ck_assert_int_eq(cleat__tensor_bytes(&tensor, &bytes, &err), CLEAT_INVALID);
@@ -124,9 +123,9 @@ END_TEST
 START_TEST(test_slices_refused) {
   const int64_t shape[] = {4, 6};
   const struct cleat__tensor_spec tensor = spec(CLEAT_DTYPE_F16, 2, shape);
-  static const int64_t bad[][2][2] = {
-      {{0, 3}, {4, 4}},         {{-1, 0}, {2, 2}}, {{0, 0}, {5, 6}},        {{0, 0}, {4, -1}},
-      {{0, INT64_MAX}, {4, 2}}, {{5, 0}, {0, 0}},  {{0, 1}, {4, INT64_MAX}}};
+  static const int64_t bad[][2][2] = {{{0, 3}, {4, 4}},        {{-1, 0}, {2, 2}},        {{0, 0}, {5, 6}},
+                                      {{0, 0}, {4, -1}},       {{0, INT64_MAX}, {4, 2}}, {{5, 0}, {0, 0}},
+                                      {{0, 1}, {4, INT64_MAX}}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     uint64_t bytes = 99;
     const struct cleat__slice slice = {bad[i][0], bad[i][1]};
@@ -145,8 +144,8 @@ END_TEST
 
 /* Counts the runs and checks that they ascend and that none could have been part of the one
  * before. */
-static size_t walk(const struct cleat__tensor_spec *tensor, struct cleat__slice piece,
-                   struct cleat__slice wanted, struct cleat__run *first) {
+static size_t walk(const struct cleat__tensor_spec *tensor, struct cleat__slice piece, struct cleat__slice wanted,
+                   struct cleat__run *first) {
   struct cleat__slice_runs runs;
   struct cleat__run run;
   struct cleat__run last = {0, 0, 0};
@@ -275,8 +274,7 @@ static int64_t box_index(const struct box *box, const int64_t *at) {
 }
 
 /* Fills what the copy of every cell that both have would give. */
-static void copy_slowly(const int64_t *shape, const struct box *piece, const struct box *wanted,
-                        int *result) {
+static void copy_slowly(const int64_t *shape, const struct box *piece, const struct box *wanted, int *result) {
   int64_t at[DIMS] = {0};
   for (int64_t cell = 0; cell < shape[0] * shape[1] * shape[2] * shape[3]; cell++) {
     int64_t rest = cell;

@@ -18,9 +18,9 @@
 #define HOUR INT64_C(3600)
 #define A "step-000000000005/aaaaaaaaaaaaaaaa/"
 #define B "step-000000000005/bbbbbbbbbbbbbbbb/"
-#define CLAIM(state, uploads)                                                           \
-  "{\"format\":\"cleat.claim\",\"version\":\"1.0\",\"nonce\":\"n1\",\"state\":\"" state \
-  "\",\"uploads\":[" uploads "]}"
+#define CLAIM(state, uploads)                                                                                          \
+  "{\"format\":\"cleat.claim\",\"version\":\"1.0\",\"nonce\":\"n1\",\"state\":\"" state "\",\"uploads\":[" uploads "]" \
+                                                                                                                   "}"
 
 static struct cleat_error err;
 static struct cleat__clock clock_now;
@@ -60,8 +60,7 @@ static void begin_upload(const char *key, int64_t age_s) {
   at_age(age_s);
   memory_ignore(bucket, MEMORY_IGNORES_CHECKSUMS);
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(cleat__store_multipart_create(client->store, &upload, NULL,
-                                      cleat__call(&client->never, &err)));
+  ck_ok(cleat__store_multipart_create(client->store, &upload, NULL, cleat__call(&client->never, &err)));
   ck_ok(cleat__store_multipart_part(client->store, &upload, cleat__spans(&body, 1), &part,
                                     cleat__call(&client->never, &err)));
   memory_ignore(bucket, 0);
@@ -89,9 +88,8 @@ static const char *collect(void) {
   for (size_t i = 0; i < cleat_removals_count(removals); i++) {
     const struct cleat_removal *removal = cleat_removals_get(removals, i);
     used += (size_t)snprintf(text + used, sizeof text - used, "%s %lld %s %llu %llu; ",
-                             cleat_removal_kind_name(removal->kind), (long long)removal->step,
-                             removal->name, (unsigned long long)removal->objects,
-                             (unsigned long long)removal->bytes);
+                             cleat_removal_kind_name(removal->kind), (long long)removal->step, removal->name,
+                             (unsigned long long)removal->objects, (unsigned long long)removal->bytes);
   }
   cleat_removals_free(removals);
   return text;
@@ -116,12 +114,11 @@ START_TEST(age_is_that_of_the_newest) {
     int64_t object, other, upload; /* ages; 0: none */
     bool goes;
   } cases[] = {
-      {25 * HOUR, 0, 0, true},         {24 * HOUR + 1, 0, 0, true},
-      {24 * HOUR, 0, 0, false},        {25 * HOUR, 1, 0, false},
-      {25 * HOUR, 26 * HOUR, 0, true}, {25 * HOUR, 0, 23 * HOUR, false},
-      {25 * HOUR, 0, 25 * HOUR, true}, {0, 0, 25 * HOUR, true},
-      {0, 0, 23 * HOUR, false},        {25 * HOUR, NOW, 0, false}, /* without a date */
-      {25 * HOUR, 0, NOW, false},      {-2 * HOUR, 0, 0, false},   /* in the future */
+      {25 * HOUR, 0, 0, true},         {24 * HOUR + 1, 0, 0, true},     {24 * HOUR, 0, 0, false},
+      {25 * HOUR, 1, 0, false},        {25 * HOUR, 26 * HOUR, 0, true}, {25 * HOUR, 0, 23 * HOUR, false},
+      {25 * HOUR, 0, 25 * HOUR, true}, {0, 0, 25 * HOUR, true},         {0, 0, 23 * HOUR, false},
+      {25 * HOUR, NOW, 0, false},                                /* without a date */
+      {25 * HOUR, 0, NOW, false},      {-2 * HOUR, 0, 0, false}, /* in the future */
   };
   if (cases[_i].object != 0)
     put(A "one", cases[_i].object);
@@ -135,8 +132,7 @@ START_TEST(age_is_that_of_the_newest) {
   ck_ok(gc(0, false, &removals));
   ck_assert_uint_eq(cleat_removals_count(removals), cases[_i].goes ? 1 : 0);
   ck_assert_uint_eq(cleat_removals_kept(removals), cases[_i].goes ? 0 : 1);
-  ck_assert_uint_eq(cleat_removals_bytes(removals),
-                    cases[_i].goes ? 5 * objects + KIT_PART * uploads : 0);
+  ck_assert_uint_eq(cleat_removals_bytes(removals), cases[_i].goes ? 5 * objects + KIT_PART * uploads : 0);
   cleat_removals_free(removals);
   ck_assert_uint_eq(memory_count(bucket, ""), cases[_i].goes ? 0 : objects);
   ck_assert_uint_eq(memory_uploads(bucket), cases[_i].goes ? 0 : uploads);
@@ -233,8 +229,7 @@ END_TEST
 static const char open_claim[] = CLAIM("open", "\"big.bin\", \"none.bin\"");
 
 /* Nothing of the attempt is removed as long as somebody could go on with it. */
-static cleat_status is_closed(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status is_closed(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   atomic_uint *removals = user;
   size_t size = 0;
   (void)call;
@@ -248,8 +243,7 @@ static cleat_status is_closed(void *user, const char *op, const char *key, bool 
 
 START_TEST(open_claims_are_closed_first) {
   atomic_uint removals = 0;
-  struct kit_setup alone = {.concurrency =
-                                1}; /* so that there is an order, and listed is the record first */
+  struct kit_setup alone = {.concurrency = 1}; /* so that there is an order, and listed is the record first */
   kit_close_idle(client);
   client = kit_open(bucket, &alone);
   put(A "zone", 30 * HOUR);
@@ -293,17 +287,14 @@ START_TEST(uploads_that_only_a_claim_names) {
   ck_ok(gc(0, false, NULL));
   ck_assert_uint_eq(memory_uploads(bucket), _i == 0 ? 0 : 1);
   ck_assert_uint_eq(memory_count(bucket, ""), _i == 0 ? 0 : 2);
-  ck_assert_uint_eq(memory_calls(bucket, "put"),
-                    _i == 0 ? 1 : 0); /* a save that lives keeps its claim */
+  ck_assert_uint_eq(memory_calls(bucket, "put"), _i == 0 ? 1 : 0); /* a save that lives keeps its claim */
 }
 END_TEST
 
-static cleat_status lack_uploads(void *user, const char *op, const char *key, bool done,
-                                 struct cleat__call call) {
+static cleat_status lack_uploads(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)done, (void)call;
-  return strcmp(op, "list_uploads") == 0
-             ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
-             : CLEAT_OK;
+  return strcmp(op, "list_uploads") == 0 ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
+                                         : CLEAT_OK;
 }
 
 /* A store that lists no uploads: all else goes, and it is said once what could not be seen. */
@@ -469,15 +460,14 @@ START_TEST(each_call_fails_once) {
       snprintf(key, sizeof key, "starts/%06d.json", i);
       put(key, 30 * HOUR);
     }
-    struct cleat_client *faulty =
-        desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
+    struct cleat_client *faulty = desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
     faulty->clock = &clock_now;
     err.message[0] = '\0';
     cleat__fault_arm(n, false);
     cleat_status status = cleat_gc(faulty, &collects, &removals, &err);
     calls = cleat__fault_disarm();
-    bool told = status == CLEAT_NO_MEMORY || status == CLEAT_IO || status == CLEAT_STORE ||
-                (_i == 1 && status == CLEAT_OK);
+    bool told =
+        status == CLEAT_NO_MEMORY || status == CLEAT_IO || status == CLEAT_STORE || (_i == 1 && status == CLEAT_OK);
     ck_assert_msg(calls < n || told, "n = %lu: %d %s", n, (int)status, err.message);
     ck_assert_msg(status == CLEAT_OK || err.message[0] != '\0', "n = %lu", n);
     cleat_removals_free(removals);

@@ -102,8 +102,7 @@ struct moment {
   atomic_bool acted;
 };
 
-static cleat_status after(void *user, const char *op, const char *key, bool done,
-                          struct cleat__call call) {
+static cleat_status after(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct moment *moment = user;
   if (!done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL ||
       atomic_exchange(&moment->acted, true))

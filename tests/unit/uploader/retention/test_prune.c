@@ -25,8 +25,7 @@ static void save_steps(int64_t first, int64_t last) {
   }
 }
 
-static cleat_status prune(unsigned keep_last, int64_t keep_every, bool dry_run,
-                          struct cleat_removals **removals) {
+static cleat_status prune(unsigned keep_last, int64_t keep_every, bool dry_run, struct cleat_removals **removals) {
   struct cleat_prune_options options = CLEAT_PRUNE_OPTIONS_INIT;
   options.keep_last = keep_last;
   options.keep_every = keep_every;
@@ -71,8 +70,8 @@ START_TEST(keeps_the_last_every_and_pinned) {
   struct cleat_removals *removals = NULL;
   save_steps(1, 10);
   ck_ok(cleat_pin(client, 2, &err));
-  size_t bytes = size_of(in_attempt(5, "model.safetensors")) + size_of(manifest_of(5)) +
-                 size_of(in_attempt(5, "rank-00000.json"));
+  size_t bytes =
+      size_of(in_attempt(5, "model.safetensors")) + size_of(manifest_of(5)) + size_of(in_attempt(5, "rank-00000.json"));
   ck_ok(prune(3, 4, false, &removals));
   ck_assert_str_eq(kit_listed(client), "2 4 8 9 10");
   ck_assert_str_eq(removed(removals), "1 3 5 6 7");
@@ -102,10 +101,9 @@ START_TEST(never_the_newest) {
     unsigned last;
     int64_t every;
     const char *left;
-  } cases[] = {
-      {0, 0, "1 2 3"},    {0, 2, "1 2 3"}, {1, 0, "3"},     {1, 2, "2 3"},
-      {1, 1, "1 2 3"},    {3, 0, "1 2 3"}, {4, 0, "1 2 3"}, {UINT32_MAX, INT64_MAX, "1 2 3"},
-      {1, INT64_MAX, "3"}};
+  } cases[] = {{0, 0, "1 2 3"},    {0, 2, "1 2 3"}, {1, 0, "3"},     {1, 2, "2 3"},
+               {1, 1, "1 2 3"},    {3, 0, "1 2 3"}, {4, 0, "1 2 3"}, {UINT32_MAX, INT64_MAX, "1 2 3"},
+               {1, INT64_MAX, "3"}};
   save_steps(1, 3);
   ck_ok(prune(cases[_i].last, cases[_i].every, false, NULL));
   ck_assert_str_eq(kit_listed(client), cases[_i].left);
@@ -243,17 +241,14 @@ struct trail {
   char text[256];
 };
 
-static cleat_status note_order(void *user, const char *op, const char *key, bool done,
-                               struct cleat__call call) {
+static cleat_status note_order(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct trail *trail = user;
   bool removes = strcmp(op, "remove") == 0;
   (void)call;
   if (strncmp(key, "step-000000000001/", 18) != 0)
     return CLEAT_OK;
   bool is_pin = strstr(key, "/pin.json") != NULL;
-  char what = strstr(key, "/manifest.json") != NULL ? 'm'
-              : strstr(key, "/rank-") != NULL       ? 'r'
-                                                    : 'f';
+  char what = strstr(key, "/manifest.json") != NULL ? 'm' : strstr(key, "/rank-") != NULL ? 'r' : 'f';
   pthread_mutex_lock(&trail->lock);
   size_t used = strlen(trail->text);
   if (removes) /* twice each: when it begins, when it has ended */
@@ -375,8 +370,7 @@ START_TEST(replaced_by_another) {
 END_TEST
 
 /* The manifest arrives with another digit in the digest of the record, well-formed, once. */
-static cleat_status flip_once(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status flip_once(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   unsigned *reads = user;
   size_t size = 0;
   (void)call;
@@ -460,8 +454,7 @@ START_TEST(each_call_fails_once) {
     struct cleat_prune_options prunes = CLEAT_PRUNE_OPTIONS_INIT;
     struct cleat_removals *removals = NULL;
     save_steps(1, 3);
-    struct cleat_client *faulty =
-        desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
+    struct cleat_client *faulty = desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
     prunes.keep_last = 1;
     err.message[0] = '\0';
     cleat__fault_arm(n, false);
@@ -469,8 +462,7 @@ START_TEST(each_call_fails_once) {
     calls = cleat__fault_disarm();
     ck_assert_msg(status == CLEAT_OK || err.message[0] != '\0', "n = %lu", n);
     /* A look that finds nothing has no success that could be withheld. */
-    bool told =
-        status == CLEAT_NO_MEMORY || status == CLEAT_STORE || (_i == 1 && status == CLEAT_OK);
+    bool told = status == CLEAT_NO_MEMORY || status == CLEAT_STORE || (_i == 1 && status == CLEAT_OK);
     ck_assert_msg(calls < n || told, "n = %lu: %d %s", n, (int)status, err.message);
     cleat_removals_free(removals);
     kit_close_idle(faulty);

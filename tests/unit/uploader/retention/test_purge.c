@@ -91,8 +91,7 @@ static struct {
   unsigned in_flight, most;
 } meter = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
-static cleat_status metered_remove(struct cleat__store *store, const char *key,
-                                   struct cleat__call call) {
+static cleat_status metered_remove(struct cleat__store *store, const char *key, struct cleat__call call) {
   pthread_mutex_lock(&meter.lock);
   if (++meter.in_flight > meter.most)
     meter.most = meter.in_flight;
@@ -172,8 +171,7 @@ static cleat_status begin(void *user, struct cleat__unit *unit, struct cleat_err
   return status;
 }
 
-static cleat_status count_out(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status count_out(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)key;
   (void)call;

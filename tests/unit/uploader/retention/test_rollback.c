@@ -49,8 +49,7 @@ static void settle(void) {
 }
 
 static struct cleat_load_request load_request(void) {
-  return (struct cleat_load_request){"weights", CLEAT_DTYPE_U8, 1,           model.tensors[0].shape,
-                                     NULL,      loaded,         WEIGHT_BYTES};
+  return (struct cleat_load_request){"weights", CLEAT_DTYPE_U8, 1, model.tensors[0].shape, NULL, loaded, WEIGHT_BYTES};
 }
 
 static cleat_status go_back(int64_t step) {
@@ -291,8 +290,7 @@ START_TEST(each_call_fails_once) {
     struct cleat_save_request request = kit_request(&model, 30);
     for (; request.step <= 50; request.step += 10)
       ck_ok(cleat_save(client, &request, &err));
-    struct cleat_client *faulty =
-        desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
+    struct cleat_client *faulty = desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
     err.message[0] = '\0';
     cleat__fault_arm(n, false);
     cleat_status status = cleat_rollback(faulty, &how, &err);
@@ -302,8 +300,7 @@ START_TEST(each_call_fails_once) {
     kit_close_idle(faulty);
     /* "10 20", "10 20 30" …: a beginning of all that was there. */
     const char *left = kit_listed(client);
-    ck_assert_msg(strncmp("10 20 30 40 50", left, strlen(left)) == 0 && strlen(left) >= 5,
-                  "n = %lu: %s", n, left);
+    ck_assert_msg(strncmp("10 20 30 40 50", left, strlen(left)) == 0 && strlen(left) >= 5, "n = %lu: %s", n, left);
     ck_assert_msg(status != CLEAT_OK || strcmp(left, "10 20") == 0, "n = %lu: %s", n, left);
     ck_ok(cleat_rollback(client, &how, &err));
     ck_assert_str_eq(kit_listed(client), "10 20");
@@ -351,8 +348,7 @@ static void *rank_opens(void *user) {
 
 static void open_ranks(const char *start, unsigned timeout_s) {
   for (unsigned i = 0; i < RANKS; i++) {
-    struct kit_setup setup_of = {
-        .start = start, .rank = i, .world_size = RANKS, .rank_timeout_s = timeout_s};
+    struct kit_setup setup_of = {.start = start, .rank = i, .world_size = RANKS, .rank_timeout_s = timeout_s};
     char name[16];
     ranks[i].number = i;
     ranks[i].client = kit_open(bucket, &setup_of);
@@ -392,20 +388,17 @@ static void *rank_trains(void *user) {
 static void *rank_goes_back(void *user) {
   struct rank *rank = user;
   struct cleat_load_options lenient = CLEAT_LOAD_OPTIONS_INIT;
-  struct cleat_load_request request = {
-      rank->name, CLEAT_DTYPE_U8, 1,           rank->model.tensors[0].shape,
-      NULL,       rank->loaded,   WEIGHT_BYTES};
+  struct cleat_load_request request = {rank->name, CLEAT_DTYPE_U8, 1,           rank->model.tensors[0].shape,
+                                       NULL,       rank->loaded,   WEIGHT_BYTES};
   lenient.allow_unexpected = 1;
-  rank->status =
-      cleat_manager_rollback(rank->manager, rank->step, &request, 1, &lenient, &rank->err);
+  rank->status = cleat_manager_rollback(rank->manager, rank->step, &request, 1, &lenient, &rank->err);
   return NULL;
 }
 
 static void expect_ranks(unsigned mask, cleat_status status, const char *what) {
   for (unsigned i = 0; i < RANKS; i++)
     if ((mask >> i & 1) != 0)
-      ck_assert_msg(ranks[i].status == status &&
-                        (status == CLEAT_OK || strstr(ranks[i].err.message, what) != NULL),
+      ck_assert_msg(ranks[i].status == status && (status == CLEAT_OK || strstr(ranks[i].err.message, what) != NULL),
                     "rank %u: %s: %s", i, cleat_status_name(ranks[i].status), ranks[i].err.message);
 }
 
@@ -484,8 +477,7 @@ START_TEST(a_rank_that_cannot_load) {
     if (i != (unsigned)_i) {
       char says[16];
       snprintf(says, sizeof says, "rank %d: ", _i);
-      ck_assert_msg(strncmp(ranks[i].err.message, says, strlen(says)) == 0, "rank %u: %s", i,
-                    ranks[i].err.message);
+      ck_assert_msg(strncmp(ranks[i].err.message, says, strlen(says)) == 0, "rank %u: %s", i, ranks[i].err.message);
     }
   ck_assert_str_eq(listed(), "80 90 100 110");
   ranks[_i].name = ranks[_i].model.tensors[0].name;

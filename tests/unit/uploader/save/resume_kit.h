@@ -95,8 +95,7 @@ static struct {
   bool dead;
 } killer;
 
-static cleat_status kill_hook(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status kill_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (!done && !killer.dead && strcmp(op, killer.op) == 0 && strstr(key, killer.part) != NULL)
     killer.dead = --killer.nth == 0;
@@ -130,8 +129,7 @@ static void expect_committed(void) {
   for (size_t i = 0; i < file_count; i++) {
     char ending[200];
     size_t size = 0;
-    snprintf(ending, sizeof ending, "%s/%s", cleat_checkpoint_info(checkpoint)->attempt,
-             files[i].name);
+    snprintf(ending, sizeof ending, "%s/%s", cleat_checkpoint_info(checkpoint)->attempt, files[i].name);
     const char *stored = memory_find(bucket, ending, &size);
     ck_assert_uint_eq(size, files[i].data_bytes);
     ck_assert_msg(memcmp(stored, bytes[i], size) == 0, "%s differs", files[i].name);

@@ -121,8 +121,7 @@ START_TEST(faults) {
     size_t count = 0;
     cleat_status status = cleat__gather(&request, &disk, &count, &err);
     bool told = status == CLEAT_NO_MEMORY || status == CLEAT_IO;
-    ck_assert_msg(each_fault_over(&fault) ? told : status == CLEAT_OK, "n = %lu: %s", fault.n,
-                  err.message);
+    ck_assert_msg(each_fault_over(&fault) ? told : status == CLEAT_OK, "n = %lu: %s", fault.n, err.message);
     cleat__gather_free(disk, count);
   }
   ck_assert_uint_gt(fault.n, 4);

@@ -17,8 +17,7 @@ static struct cleat_error err;
 static atomic_long calls_left;
 static atomic_uint refused;
 
-static cleat_status no_bucket(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status no_bucket(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (done || atomic_fetch_sub(&calls_left, 1) > 0)
     return CLEAT_OK;
@@ -135,9 +134,8 @@ static cleat_status do_gc(void) {
 }
 
 static cleat_status (*const operations[])(void) = {
-    do_pin,         do_unpin,  do_pinned,       do_list,      do_latest, do_open,
-    do_open_latest, do_resume, do_resume_fresh, do_resume_at, do_save,   do_save_skip,
-    do_save_resume, do_prune,  do_gc,           do_verify};
+    do_pin,          do_unpin,     do_pinned, do_list,      do_latest,      do_open,  do_open_latest, do_resume,
+    do_resume_fresh, do_resume_at, do_save,   do_save_skip, do_save_resume, do_prune, do_gc,          do_verify};
 #define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
 
 /* Asks it on a client of its own, with so many calls answered before the bucket goes. */
@@ -175,8 +173,7 @@ START_TEST(gone_meanwhile) {
       ck_assert_int_gt(calls, 0);
       return;
     }
-    ck_assert_msg(status == CLEAT_NOT_FOUND, "after %ld calls: %d %s", calls, (int)status,
-                  err.message);
+    ck_assert_msg(status == CLEAT_NOT_FOUND, "after %ld calls: %d %s", calls, (int)status, err.message);
     ck_assert_str_eq(err.s3_code, "NoSuchBucket");
   }
 }

@@ -17,8 +17,8 @@ static struct cleat_error err;
 /* ---- One rank ------------------------------------------------------------------------------------- */
 
 /* Saves, and returns the status; *outcome is what the caller is told, PENDING after a failure. */
-static cleat_status save_by(struct cleat_client *client, struct cleat_save_request *request,
-                            enum way way, enum cleat_outcome *outcome) {
+static cleat_status save_by(struct cleat_client *client, struct cleat_save_request *request, enum way way,
+                            enum cleat_outcome *outcome) {
   struct cleat_save *save = NULL;
   struct cleat_progress last;
   *outcome = CLEAT_OUTCOME_PENDING;
@@ -50,9 +50,8 @@ static void save_twice(enum cleat_if_exists if_exists, enum who who, enum way wa
   request = kit_request(&second[0], OUTCOME_STEP);
   request.if_exists = if_exists;
   cleat_status status = save_by(again, &request, way, &outcome);
-  ck_assert_msg(status == wanted->status && outcome == wanted->outcome,
-                "if_exists %d, who %d, way %d: %s, outcome %d", (int)if_exists, (int)who, (int)way,
-                cleat_status_name(status), (int)outcome);
+  ck_assert_msg(status == wanted->status && outcome == wanted->outcome, "if_exists %d, who %d, way %d: %s, outcome %d",
+                (int)if_exists, (int)who, (int)way, cleat_status_name(status), (int)outcome);
   kit_expect(again, OUTCOME_STEP, wanted->replaced ? &second[0] : &first[0], false);
   if (again != client)
     kit_close_idle(again);
@@ -157,8 +156,7 @@ END_TEST
 static struct cleat_client *other;
 static bool raced;
 
-static cleat_status race(void *user, const char *op, const char *key, bool done,
-                         struct cleat__call call) {
+static cleat_status race(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (done || raced || strcmp(op, "put") != 0 || strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
@@ -195,8 +193,7 @@ END_TEST
 
 static unsigned replies_lost;
 
-static cleat_status lose_reply(void *user, const char *op, const char *key, bool done,
-                               struct cleat__call call) {
+static cleat_status lose_reply(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (!done || strcmp(op, "put") != 0 || strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;

@@ -52,9 +52,8 @@ static void *save_rank(void *user) {
     job->status = cleat_save(ranks[job->rank], &request, &job->error);
     return NULL;
   }
-  job->status = job->way == STAGED
-                    ? cleat_save_async(ranks[job->rank], &request, &save, &job->error)
-                    : cleat_save_async_in_place(ranks[job->rank], &request, &save, &job->error);
+  job->status = job->way == STAGED ? cleat_save_async(ranks[job->rank], &request, &save, &job->error)
+                                   : cleat_save_async_in_place(ranks[job->rank], &request, &save, &job->error);
   if (job->status == CLEAT_OK) {
     job->status = cleat_save_wait(save, &job->error);
     cleat_save_progress(save, &last);
@@ -77,9 +76,8 @@ static void save_all(const struct kit_model *models, enum cleat_if_exists if_exi
 
 static void expect_all(cleat_status status, enum cleat_outcome outcome, const char *what) {
   for (unsigned i = 0; i < OUTCOME_RANKS; i++)
-    ck_assert_msg(jobs[i].status == status && jobs[i].outcome == outcome,
-                  "%s: rank %u: %s, outcome %d: %s", what, i, cleat_status_name(jobs[i].status),
-                  (int)jobs[i].outcome, jobs[i].error.message);
+    ck_assert_msg(jobs[i].status == status && jobs[i].outcome == outcome, "%s: rank %u: %s, outcome %d: %s", what, i,
+                  cleat_status_name(jobs[i].status), (int)jobs[i].outcome, jobs[i].error.message);
 }
 
 static void expect_models(const struct kit_model *models) {
@@ -116,8 +114,7 @@ static void save_twice_by_ranks(enum cleat_if_exists if_exists, enum who who, en
 START_TEST(several_ranks) {
   for (int way = SYNC; way < WAYS; way++)
     for (int who = SAME_CLIENT; who < WHOS; who++)
-      for (int how = CLEAT_IF_EXISTS_FAIL; who != SAME_START && how <= CLEAT_IF_EXISTS_REPLACE;
-           how++)
+      for (int how = CLEAT_IF_EXISTS_FAIL; who != SAME_START && how <= CLEAT_IF_EXISTS_REPLACE; how++)
         save_twice_by_ranks((enum cleat_if_exists)how, (enum who)who, (enum way)way);
 }
 END_TEST
@@ -192,8 +189,8 @@ static void look_apart(unsigned before, enum cleat_if_exists if_exists) {
     expect_all(CLEAT_LOST, CLEAT_OUTCOME_PENDING, what);
   }
   for (unsigned i = 0; if_exists == CLEAT_IF_EXISTS_FAIL && i < OUTCOME_RANKS; i++)
-    ck_assert_msg(jobs[i].status == CLEAT_EXISTS || jobs[i].status == CLEAT_LOST, "%s: rank %u: %s",
-                  what, i, cleat_status_name(jobs[i].status));
+    ck_assert_msg(jobs[i].status == CLEAT_EXISTS || jobs[i].status == CLEAT_LOST, "%s: rank %u: %s", what, i,
+                  cleat_status_name(jobs[i].status));
   bool ours = jobs[0].outcome == CLEAT_OUTCOME_COMMITTED;
   struct cleat_client *reader = outcome_open("reader", 0, 1);
   for (unsigned i = 0; i < (ours ? OUTCOME_RANKS : 1); i++)
@@ -236,8 +233,7 @@ static void replace_as_another(void) {
   pthread_mutex_unlock(&replacing.lock);
 }
 
-static cleat_status replace_at_once(void *user, const char *op, const char *key, bool done,
-                                    struct cleat__call call) {
+static cleat_status replace_at_once(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
@@ -247,8 +243,7 @@ static cleat_status replace_at_once(void *user, const char *op, const char *key,
     replacing.committing = true;
   else if (put && done && replacing.passes == NULL)
     act = true;
-  while (!put && !done && replacing.committing && !replacing.replaced &&
-         call.cancel != replacing.passes)
+  while (!put && !done && replacing.committing && !replacing.replaced && call.cancel != replacing.passes)
     pthread_cond_wait(&replacing.change, &replacing.lock);
   pthread_mutex_unlock(&replacing.lock);
   if (act)

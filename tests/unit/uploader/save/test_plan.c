@@ -21,8 +21,8 @@ static void teardown(void) {
 
 static const struct cleat__plan_limits limits = {.part_bytes = KIT_PART, .max_parts = 10000};
 
-static struct cleat__plan *make(const struct cleat_save_request *request,
-                                const struct cleat__disk_file *disk, size_t disk_count) {
+static struct cleat__plan *make(const struct cleat_save_request *request, const struct cleat__disk_file *disk,
+                                size_t disk_count) {
   struct cleat__plan *plan = NULL;
   ck_ok(cleat__plan_new(request, disk, disk_count, &limits, &plan, &err));
   return plan;
@@ -49,8 +49,7 @@ static char *assemble(const struct cleat__plan *plan, size_t file) {
   return bytes;
 }
 
-static const struct cleat__tensor_entry *entry_of(const struct cleat__plan *plan,
-                                                  const char *name) {
+static const struct cleat__tensor_entry *entry_of(const struct cleat__plan *plan, const char *name) {
   for (size_t i = 0; i < plan->record.tensor_count; i++)
     if (strcmp(plan->record.tensors[i].name, name) == 0)
       return &plan->record.tensors[i];
@@ -68,8 +67,7 @@ static void check_places(const struct cleat__plan *plan) {
     bool packed = strstr(plan->record.files[f].name, ".json") == NULL;
     if (packed) {
       ck_ok(cleat__safetensors_header_size((const uint8_t *)bytes, size, &header, &err));
-      ck_ok(
-          cleat__safetensors_parse(bytes + CLEAT__SAFETENSORS_PREFIX, header, size, &index, &err));
+      ck_ok(cleat__safetensors_parse(bytes + CLEAT__SAFETENSORS_PREFIX, header, size, &index, &err));
     }
     for (size_t i = 0; i < model.count; i++) {
       const struct cleat__tensor_entry *entry = entry_of(plan, model.tensors[i].name);
@@ -77,8 +75,7 @@ static void check_places(const struct cleat__plan *plan) {
         continue;
       found++;
       ck_assert_uint_eq(entry->bytes, model.bytes[i]);
-      ck_assert(memcmp(bytes + entry->pieces[0].offset, model.tensors[i].data,
-                       (size_t)model.bytes[i]) == 0);
+      ck_assert(memcmp(bytes + entry->pieces[0].offset, model.tensors[i].data, (size_t)model.bytes[i]) == 0);
       /* Aligned to its elements, as the reference aligns. */
       ck_assert_uint_eq(entry->pieces[0].offset % (cleat_dtype_bits(entry->dtype) / 8), 0);
     }
@@ -180,10 +177,10 @@ END_TEST
 
 /* Tensors lie in the files that the request chose, whatever their order and sizes. */
 START_TEST(chosen_files) {
-  static const char *const files[] = {"m-2.safetensors", "sub/m-1.safetensors", "m-2.safetensors",
-                                      "m-2.safetensors", "m-3.safetensors"};
-  static const char *const expected[] = {"m-2.safetensors", "m-3.safetensors",
-                                         "sub/m-1.safetensors", "model.safetensors.index.json"};
+  static const char *const files[] = {"m-2.safetensors", "sub/m-1.safetensors", "m-2.safetensors", "m-2.safetensors",
+                                      "m-3.safetensors"};
+  static const char *const expected[] = {"m-2.safetensors", "m-3.safetensors", "sub/m-1.safetensors",
+                                         "model.safetensors.index.json"};
   add_some();
   struct cleat_save_request request = kit_request(&model, 1);
   request.tensor_files = files;
@@ -203,8 +200,8 @@ END_TEST
 
 /* One chosen file is the whole model: no index. */
 START_TEST(one_chosen_file) {
-  static const char *const files[] = {"x.safetensors", "x.safetensors", "x.safetensors",
-                                      "x.safetensors", "x.safetensors"};
+  static const char *const files[] = {"x.safetensors", "x.safetensors", "x.safetensors", "x.safetensors",
+                                      "x.safetensors"};
   add_some();
   struct cleat_save_request request = kit_request(&model, 1);
   request.tensor_files = files;
@@ -226,8 +223,7 @@ START_TEST(bad_chosen_files) {
              {"../x.safetensors", ".."},
              {"model.safetensors.index.json", "does not end in .safetensors"}};
   add_some();
-  const char *files[] = {"x.safetensors", "x.safetensors", bad[_i].file, "x.safetensors",
-                         "x.safetensors"};
+  const char *files[] = {"x.safetensors", "x.safetensors", bad[_i].file, "x.safetensors", "x.safetensors"};
   struct cleat_save_request request = kit_request(&model, 1);
   struct cleat__plan *plan = NULL;
   request.tensor_files = files;
@@ -286,8 +282,7 @@ END_TEST
 /* A qualified name that is taken, or too long, is refused. */
 START_TEST(qualified_names_are_checked) {
   struct cleat__disk_file disk[] = {disk_file("/a"), disk_file("/b")};
-  struct cleat_file files[] = {{.name = "a.safetensors", .path = "/a"},
-                               {.name = "b.safetensors", .path = "/b"}};
+  struct cleat_file files[] = {{.name = "a.safetensors", .path = "/a"}, {.name = "b.safetensors", .path = "/b"}};
   struct cleat_save_request request = kit_request(NULL, 1);
   struct cleat__plan *plan = NULL;
   request.files = files;
@@ -360,8 +355,7 @@ START_TEST(large_files) {
       {5 * TIB + 1, 0, 0},
       {INT64_MAX, 0, 0},
   };
-  struct cleat__plan_limits s3 = {
-      .part_bytes = 16 * MIB, .max_parts = 10000, .max_object_bytes = 5 * TIB};
+  struct cleat__plan_limits s3 = {.part_bytes = 16 * MIB, .max_parts = 10000, .max_object_bytes = 5 * TIB};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct cleat__disk_file disk = {.source = {.path = "/a", .size = cases[i].size}};
     struct cleat_file file = {.name = "a", .path = "/a"};
@@ -385,8 +379,7 @@ END_TEST
 
 /* Of tensors, too: one that is larger than the store's objects. */
 START_TEST(a_tensor_above_the_limit) {
-  struct cleat__plan_limits tight = {
-      .part_bytes = KIT_PART, .max_parts = 100, .max_object_bytes = 3 * KIT_PART};
+  struct cleat__plan_limits tight = {.part_bytes = KIT_PART, .max_parts = 100, .max_object_bytes = 3 * KIT_PART};
   struct cleat__plan *plan = NULL;
   kit_add_bytes(&model, "t", 3 * KIT_PART, 1);
   struct cleat_save_request request = kit_request(&model, 1);
@@ -441,8 +434,8 @@ START_TEST(out_of_memory) {
   while (each_fault_next(&fault)) {
     struct cleat__plan *plan = NULL;
     cleat_status status = cleat__plan_new(&request, disk, 2, &limits, &plan, &err);
-    ck_assert_msg(status == (each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK), "n = %lu: %s",
-                  fault.n, err.message);
+    ck_assert_msg(status == (each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK), "n = %lu: %s", fault.n,
+                  err.message);
     cleat__plan_free(plan);
   }
   ck_assert_uint_gt(fault.n, 20);

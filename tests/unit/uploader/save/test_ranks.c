@@ -42,13 +42,11 @@ static void make_model(struct rank *rank, unsigned number) {
   rank->rows_start[0] = rows * number;
   for (int64_t i = 0; i < rows * COLUMNS; i++)
     rank->rows[i] = (float)(rank->rows_start[0] * COLUMNS + i);
-  rank->tensors[0] =
-      (struct cleat_tensor){"sharded", CLEAT_DTYPE_F32, 2, rank->rows_shape, rank->rows};
+  rank->tensors[0] = (struct cleat_tensor){"sharded", CLEAT_DTYPE_F32, 2, rank->rows_shape, rank->rows};
   rank->shards[0] = (struct cleat_shard){.global_shape = whole_shape, .start = rank->rows_start};
   for (unsigned i = 0; i < 3; i++) {
     kit_fill(rank->shared[i], sizeof rank->shared[i], i);
-    rank->tensors[1 + i] =
-        (struct cleat_tensor){names[i], CLEAT_DTYPE_U8, 1, shared_shape, rank->shared[i]};
+    rank->tensors[1 + i] = (struct cleat_tensor){names[i], CLEAT_DTYPE_U8, 1, shared_shape, rank->shared[i]};
     rank->shards[1 + i] = (struct cleat_shard){.replicas = RANKS, .replica = number};
   }
   kit_fill(rank->own, sizeof rank->own, 100 + number);
@@ -66,8 +64,7 @@ static struct cleat_save_request request_of(unsigned rank, int64_t step) {
 }
 
 static struct kit_setup setup_of(unsigned rank, unsigned world_size) {
-  return (struct kit_setup){
-      .start = "start-a", .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
+  return (struct kit_setup){.start = "start-a", .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
 }
 
 static void open_ranks(void) {
@@ -127,20 +124,17 @@ static void expect_all_ok(void) {
 /* All failed, and say `what`. */
 static void expect_all_failed(cleat_status status, const char *what) {
   for (unsigned i = 0; i < RANKS; i++) {
-    ck_assert_msg(statuses[i] == status, "rank %u: %s: %s", i, cleat_status_name(statuses[i]),
-                  errors[i].message);
+    ck_assert_msg(statuses[i] == status, "rank %u: %s: %s", i, cleat_status_name(statuses[i]), errors[i].message);
     ck_assert_msg(strstr(errors[i].message, what) != NULL, "rank %u: %s", i, errors[i].message);
   }
   ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
 }
 
-static void load_one(struct cleat_checkpoint *checkpoint,
-                     const struct cleat_load_request *request) {
+static void load_one(struct cleat_checkpoint *checkpoint, const struct cleat_load_request *request) {
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   struct cleat_error err;
   options.allow_unexpected = 1;
-  ck_assert_msg(cleat_load_tensors(checkpoint, request, 1, &options, &err) == CLEAT_OK, "%s",
-                err.message);
+  ck_assert_msg(cleat_load_tensors(checkpoint, request, 1, &options, &err) == CLEAT_OK, "%s", err.message);
 }
 
 /* By one client that knows nothing of ranks: every tensor, and a column of the sharded one. */
@@ -152,27 +146,23 @@ static void expect_model(int64_t step) {
   static unsigned char bytes[5000];
   ck_assert_uint_eq(cleat_checkpoint_info(checkpoint)->ranks, RANKS);
   ck_assert_uint_eq(cleat_checkpoint_tensor_count(checkpoint), 4 + RANKS);
-  struct cleat_load_request all = {"sharded", CLEAT_DTYPE_F32, 2, whole_shape, NULL,
-                                   rows,      sizeof rows};
+  struct cleat_load_request all = {"sharded", CLEAT_DTYPE_F32, 2, whole_shape, NULL, rows, sizeof rows};
   load_one(checkpoint, &all);
   for (int i = 0; i < ROWS * COLUMNS; i++)
     ck_assert(rows[i] == (float)i);
   const int64_t shape[2] = {ROWS, 1}, start[2] = {0, 7};
-  struct cleat_load_request one = {"sharded", CLEAT_DTYPE_F32, 2, shape, start,
-                                   column,    sizeof column};
+  struct cleat_load_request one = {"sharded", CLEAT_DTYPE_F32, 2, shape, start, column, sizeof column};
   load_one(checkpoint, &one);
   for (int i = 0; i < ROWS; i++)
     ck_assert(column[i] == (float)(i * COLUMNS + 7));
   for (unsigned i = 0; i < 3; i++) {
     const struct cleat_tensor *tensor = &models[0].tensors[1 + i];
-    struct cleat_load_request shared = {tensor->name, CLEAT_DTYPE_U8, 1,   shared_shape,
-                                        NULL,         bytes,          5000};
+    struct cleat_load_request shared = {tensor->name, CLEAT_DTYPE_U8, 1, shared_shape, NULL, bytes, 5000};
     load_one(checkpoint, &shared);
     ck_assert_mem_eq(bytes, tensor->data, 5000);
   }
   for (unsigned i = 0; i < RANKS; i++) {
-    struct cleat_load_request own = {
-        models[i].own_name, CLEAT_DTYPE_U8, 1, own_shape, NULL, bytes, 3000};
+    struct cleat_load_request own = {models[i].own_name, CLEAT_DTYPE_U8, 1, own_shape, NULL, bytes, 3000};
     load_one(checkpoint, &own);
     ck_assert_mem_eq(bytes, models[i].own, 3000);
   }
@@ -203,8 +193,7 @@ START_TEST(replicas_are_written_once) {
     bytes += cleat_checkpoint_file(checkpoint, i)->size;
   ck_assert_uint_lt(bytes, ROWS * COLUMNS * 4 + 3 * 5000 + RANKS * 3000 + RANKS * 2000);
   for (unsigned i = 0; i < 3; i++) {
-    const struct cleat_tensor_info *info =
-        cleat_checkpoint_find(checkpoint, models[0].tensors[1 + i].name);
+    const struct cleat_tensor_info *info = cleat_checkpoint_find(checkpoint, models[0].tensors[1 + i].name);
     writers |= 1u << cleat_checkpoint_file(checkpoint, info->file)->rank;
   }
   ck_assert_int_eq(__builtin_popcount(writers), 3);
@@ -216,8 +205,7 @@ END_TEST
 
 static const char *refused;
 
-static cleat_status refuse(void *user, const char *op, const char *key, bool done,
-                           struct cleat__call call) {
+static cleat_status refuse(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (done || refused == NULL || strstr(key, refused) == NULL || strcmp(op, "remove") == 0)
     return CLEAT_OK;
@@ -235,8 +223,8 @@ START_TEST(a_failure_is_everybodys) {
     expect_all_failed(CLEAT_DENIED, says);
     snprintf(says, sizeof says, "rank %u: ", rank);
     for (unsigned i = 0; i < RANKS; i++)
-      ck_assert_msg(i == rank || strstr(errors[i].message, says) == errors[i].message,
-                    "rank %u of %u: %s", i, rank, errors[i].message);
+      ck_assert_msg(i == rank || strstr(errors[i].message, says) == errors[i].message, "rank %u of %u: %s", i, rank,
+                    errors[i].message);
     memory_bucket_hook(bucket, NULL, NULL);
     ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
     ck_assert_uint_eq(memory_uploads(bucket), 0);
@@ -303,8 +291,7 @@ START_TEST(another_step) {
   }
   save_by(3, requests);
   ck_assert_int_eq(statuses[0], CLEAT_TIMEOUT);
-  ck_assert_msg(strstr(errors[0].message,
-                       "step 10: no record within 1 s from rank 1; rank 1 saves step 20") != NULL,
+  ck_assert_msg(strstr(errors[0].message, "step 10: no record within 1 s from rank 1; rank 1 saves step 20") != NULL,
                 "%s", errors[0].message);
   ck_assert_int_eq(statuses[1], CLEAT_TIMEOUT);
   ck_assert_msg(strstr(errors[1].message, "rank 0 saves step 10") != NULL, "%s", errors[1].message);
@@ -374,10 +361,8 @@ START_TEST(out_of_memory) {
     unsigned ok = 0;
     for (unsigned i = 0; i < RANKS; i++) {
       ok += statuses[i] == CLEAT_OK;
-      ck_assert_msg(statuses[i] == CLEAT_OK || statuses[i] == CLEAT_NO_MEMORY ||
-                        statuses[i] == CLEAT_INTERNAL,
-                    "n = %lu, rank %u: %s: %s", n, i, cleat_status_name(statuses[i]),
-                    errors[i].message);
+      ck_assert_msg(statuses[i] == CLEAT_OK || statuses[i] == CLEAT_NO_MEMORY || statuses[i] == CLEAT_INTERNAL,
+                    "n = %lu, rank %u: %s: %s", n, i, cleat_status_name(statuses[i]), errors[i].message);
     }
     committed += ok > 0;
     ck_assert_uint_eq(memory_count(bucket, "manifest.json"), committed);
@@ -519,8 +504,7 @@ START_TEST(two_processes_of_one_rank) {
     save_by(15, requests);
     for (unsigned i = 0; i < RANKS; i++) {
       ck_assert_msg(statuses[i] == CLEAT_LOST, "rank %u: %s", i, errors[i].message);
-      ck_assert_msg(strstr(errors[i].message, "two processes act as rank") != NULL, "%s",
-                    errors[i].message);
+      ck_assert_msg(strstr(errors[i].message, "two processes act as rank") != NULL, "%s", errors[i].message);
     }
     ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
     /* Whoever was refused as a rank does not speak for it. */

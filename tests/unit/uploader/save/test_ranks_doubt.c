@@ -23,8 +23,7 @@ static struct cleat_save *saves[RANKS];
 /* The manifest is put, the answer is lost, and for a while nobody sees it. */
 static atomic_bool carried_out, visible;
 
-static cleat_status lose_the_answer(void *user, const char *op, const char *key, bool done,
-                                    struct cleat__call call) {
+static cleat_status lose_the_answer(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   if (strstr(key, "/manifest.json") == NULL || atomic_load(&visible))
     return CLEAT_OK;
@@ -39,8 +38,7 @@ static void setup(void) {
   char name[32];
   bucket = memory_bucket_new();
   for (unsigned i = 0; i < RANKS; i++) {
-    struct kit_setup setup = {
-        .start = "start-a", .rank = i, .world_size = RANKS, .rank_timeout_s = 60};
+    struct kit_setup setup = {.start = "start-a", .rank = i, .world_size = RANKS, .rank_timeout_s = 60};
     clients[i] = kit_open(bucket, &setup);
     snprintf(name, sizeof name, "own.%u", i);
     kit_add_bytes(&models[i], name, 3 * KIT_PART, i);

@@ -46,12 +46,9 @@ START_TEST(parts_of_an_upload) {
 END_TEST
 
 /* A store that has not one of the lists, by the name of the operation. */
-static cleat_status lack_list(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status lack_list(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)done;
-  return strcmp(op, user) == 0
-             ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
-             : CLEAT_OK;
+  return strcmp(op, user) == 0 ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key) : CLEAT_OK;
 }
 
 /* What was sent of a file in parts cannot be found, and is sent anew; what is whole is found. */
@@ -140,8 +137,7 @@ END_TEST
 /* One file of the same size has other bytes than its object. An object cannot be taken away safely, so all goes to a
  * new attempt, and the old one is removed. */
 START_TEST(a_changed_source) {
-  static const enum memory_checksums told[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG,
-                                               MEMORY_CHECKSUMS_NONE};
+  static const enum memory_checksums told[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG, MEMORY_CHECKSUMS_NONE};
   memory_bucket_checksums(bucket, told[_i]);
   die_at("get_small", "rank-", 1, false); /* all objects are there */
   unsigned parts = memory_calls(bucket, "part");
@@ -157,8 +153,7 @@ START_TEST(a_changed_source) {
 END_TEST
 
 START_TEST(a_changed_part_of_an_upload) {
-  static const enum memory_checksums told[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG,
-                                               MEMORY_CHECKSUMS_NONE};
+  static const enum memory_checksums told[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG, MEMORY_CHECKSUMS_NONE};
   memory_bucket_checksums(bucket, told[_i]);
   file_count = 1;
   die_at("complete", "a.bin", 1, false);
@@ -234,8 +229,7 @@ START_TEST(killed_again) {
 END_TEST
 
 /* A save that fails removes what it stored; with resume it stays, for the next. */
-static cleat_status refuse_part(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status refuse_part(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user;
   (void)done;
   if (strcmp(op, "part") == 0 && strstr(key, "b.bin") != NULL)

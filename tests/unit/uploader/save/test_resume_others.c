@@ -16,13 +16,12 @@ struct haunted {
   bool held, open;
 };
 
-static cleat_status hold_hook(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status hold_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct haunted *haunted = user;
   (void)call;
   pthread_mutex_lock(&haunted->lock);
-  bool mine = !done && !haunted->held && strcmp(op, haunted->op) == 0 &&
-              strstr(key, haunted->part) != NULL && haunted->skip-- == 0;
+  bool mine = !done && !haunted->held && strcmp(op, haunted->op) == 0 && strstr(key, haunted->part) != NULL &&
+              haunted->skip-- == 0;
   if (mine) {
     haunted->held = true;
     pthread_cond_broadcast(&haunted->change);
@@ -72,12 +71,10 @@ START_TEST(a_zombie_that_wakes_too_late) {
   static const struct {
     const char *op, *part;
     unsigned skip;
-  } moments[] = {{"create", "a.bin", 0}, {"create", "b.bin", 0},   {"part", "a.bin", 0},
-                 {"part", "b.bin", 0},   {"complete", "a.bin", 0}, {"complete", "b.bin", 0},
-                 {"put", "small", 0},    {"put", "empty", 0},      {"get_small", "rank-", 0},
-                 {"put", "rank-", 1}};
-  struct haunted haunted = {
-      .op = moments[_i / 2].op, .part = moments[_i / 2].part, .skip = moments[_i / 2].skip};
+  } moments[] = {{"create", "a.bin", 0},    {"create", "b.bin", 0},   {"part", "a.bin", 0}, {"part", "b.bin", 0},
+                 {"complete", "a.bin", 0},  {"complete", "b.bin", 0}, {"put", "small", 0},  {"put", "empty", 0},
+                 {"get_small", "rank-", 0}, {"put", "rank-", 1}};
+  struct haunted haunted = {.op = moments[_i / 2].op, .part = moments[_i / 2].part, .skip = moments[_i / 2].skip};
   struct cleat_client *zombie_client = NULL;
   struct cleat_save *zombie = begin_haunted(&haunted, "start-zombie", false, &zombie_client);
   if (_i % 2 == 1) { /* the source has changed meanwhile */
@@ -106,8 +103,7 @@ START_TEST(a_zombie_that_wakes_too_late) {
 END_TEST
 
 /* Holds two processes, the second after the first, at calls of their own. */
-static cleat_status hold_two_hook(void *user, const char *op, const char *key, bool done,
-                                  struct cleat__call call) {
+static cleat_status hold_two_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct haunted *both = user;
   pthread_mutex_lock(&both[0].lock);
   bool first_is_held = both[0].held;
@@ -120,10 +116,7 @@ static cleat_status hold_two_hook(void *user, const char *op, const char *key, b
 START_TEST(an_upload_that_the_first_one_ends) {
   static const struct {
     const char *first, *second;
-  } moments[] = {{"complete", "list_parts"},
-                 {"complete", "part"},
-                 {"complete", "complete"},
-                 {"part", "complete"}};
+  } moments[] = {{"complete", "list_parts"}, {"complete", "part"}, {"complete", "complete"}, {"part", "complete"}};
   /* The first list of parts is before the claim. */
   struct haunted both[2] = {{.op = moments[_i].first, .part = "a.bin", .skip = _i == 3 ? 2 : 0},
                             {.op = moments[_i].second, .part = "a.bin", .skip = _i == 0}};
@@ -133,8 +126,7 @@ START_TEST(an_upload_that_the_first_one_ends) {
   struct cleat_client *first_client = open_as("start-first");
   struct cleat_save *first = begin(first_client, false);
   wait_until_held(&both[0]);
-  bytes[0][5] ^=
-      1; /* so that there is a part to be sent, and that the first one's object is of no use */
+  bytes[0][5] ^= 1; /* so that there is a part to be sent, and that the first one's object is of no use */
   scratch_write("a.bin", bytes[0], BIG);
   struct cleat_client *client = open_as("start-next");
   struct cleat_save *next = begin(client, true);

@@ -65,8 +65,7 @@ START_TEST(the_same_bytes) {
 }
 END_TEST
 
-static cleat_status refuse_sixth(void *user, const char *op, const char *key, bool done,
-                                 struct cleat__call call) {
+static cleat_status refuse_sixth(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   unsigned *parts = user;
   (void)key;
   if (done || strcmp(op, "part") != 0 || ++*parts < 6)

@@ -57,8 +57,7 @@ static void open_gate(void) {
   pthread_mutex_unlock(&gate.lock);
 }
 
-static cleat_status refuse_second(void *user, const char *op, const char *key, bool done,
-                                  struct cleat__call call) {
+static cleat_status refuse_second(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   bool is_first = strstr(key, "00001-of-00002") != NULL;
   (void)user;
   if (done || strcmp(op, "part") != 0)

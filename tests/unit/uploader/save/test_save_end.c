@@ -75,8 +75,8 @@ START_TEST(the_caller_has_the_last_word) {
   ck_assert_uint_eq(asked.manifests, 0);
   ck_assert_uint_eq(memory_count(bucket, "step-"), asked.answer == CLEAT_OK ? 3 : 0);
   if (asked.answer != CLEAT_OK)
-    ck_assert_ptr_nonnull(strstr(err.message, asked.explains ? "the folder has grown"
-                                                             : "confirm callback refused step 1"));
+    ck_assert_ptr_nonnull(
+        strstr(err.message, asked.explains ? "the folder has grown" : "confirm callback refused step 1"));
   kit_close_idle(client);
 }
 END_TEST
@@ -156,8 +156,7 @@ struct commit_event {
   bool done;
 };
 
-static cleat_status at_commit(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status at_commit(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct commit_event *event = user;
   if (!ends_in(key, "/manifest.json"))
     return CLEAT_OK;
@@ -174,12 +173,10 @@ static cleat_status at_commit(void *user, const char *op, const char *key, bool 
     if (event->client != NULL)
       ck_ok(cleat_save(event->client, &event->request, &err));
     event->done = event->client != NULL || event->before != CLEAT_OK;
-    return event->before == CLEAT_OK ? CLEAT_OK
-                                     : cleat__error_set(call.err, event->before, "put %s", key);
+    return event->before == CLEAT_OK ? CLEAT_OK : cleat__error_set(call.err, event->before, "put %s", key);
   }
   event->done = true;
-  return event->after == CLEAT_OK ? CLEAT_OK
-                                  : cleat__error_set(call.err, event->after, "put %s", key);
+  return event->after == CLEAT_OK ? CLEAT_OK : cleat__error_set(call.err, event->after, "put %s", key);
 }
 
 static const struct kit_setup start_b = {.start = "start-b"};
@@ -297,8 +294,7 @@ END_TEST
 START_TEST(cancel_during_a_commit_in_doubt) {
   struct cleat_client *client = kit_open(bucket, NULL);
   struct cleat_save *save = begin_held(client, "get_small");
-  struct commit_event event = {
-      .cancelled = save, .after = CLEAT_NETWORK, .unreadable = "get_small"};
+  struct commit_event event = {.cancelled = save, .after = CLEAT_NETWORK, .unreadable = "get_small"};
   memory_wait_held(bucket, 1);
   memory_bucket_hook(bucket, at_commit, &event);
   memory_release(bucket);
@@ -318,8 +314,7 @@ struct cancel_at {
   unsigned at;
 };
 
-static cleat_status cancel_hook(void *user, const char *op, const char *key, bool done,
-                                struct cleat__call call) {
+static cleat_status cancel_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct cancel_at *when = user;
   (void)op;
   (void)key;
@@ -396,8 +391,7 @@ struct failing {
   atomic_uint left; /* so many times */
 };
 
-static cleat_status fail_hook(void *user, const char *op, const char *key, bool done,
-                              struct cleat__call call) {
+static cleat_status fail_hook(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   struct failing *failing = user;
   if (done || strcmp(op, failing->op) != 0 || strstr(key, failing->part) == NULL)
     return CLEAT_OK;

@@ -29,8 +29,7 @@ static struct memory_bucket *bucket;
 static char bytes[BYTES];
 static char path[4096];
 
-static const struct kit_setup many = {
-    .limits = {.max_parts = PARTS}, .buffers = BUFFERS, .concurrency = PARTS};
+static const struct kit_setup many = {.limits = {.max_parts = PARTS}, .buffers = BUFFERS, .concurrency = PARTS};
 
 static void setup(void) {
   bucket = memory_bucket_new();
@@ -132,8 +131,7 @@ END_TEST
 
 /* The third range of the first part is fetched with a flipped bit, so often. */
 static unsigned gets, damaged_gets;
-static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           struct cleat__call call) {
+static cleat_status damage(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)key, (void)call;
   if (strcmp(op, "get") != 0)
     return CLEAT_OK;
@@ -192,13 +190,11 @@ static void write_to_source(void) {
     ck_assert_int_eq(pwrite(fd, "!", 1, 5 * PART), 1);
     close(fd);
     ck_assert_int_eq(stat(path, &after), 0);
-  } while (before.st_mtim.tv_nsec == after.st_mtim.tv_nsec &&
-           before.st_mtim.tv_sec == after.st_mtim.tv_sec);
+  } while (before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_mtim.tv_sec == after.st_mtim.tv_sec);
 }
 
 /* Between the checksum of a part and its sending. */
-static cleat_status change(void *user, const char *op, const char *key, bool done,
-                           struct cleat__call call) {
+static cleat_status change(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)key, (void)call;
   if (strcmp(op, "feed") == 0 && !done && ++*(unsigned *)user == 3)
     write_to_source();
@@ -225,8 +221,7 @@ START_TEST(a_source_that_changes) {
 END_TEST
 
 /* The store goes away after so many parts. */
-static cleat_status go_away(void *user, const char *op, const char *key, bool done,
-                            struct cleat__call call) {
+static cleat_status go_away(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)key, (void)call;
   if (strcmp(op, "feed") == 0 && !done && ++*(unsigned *)user == 4)
     return cleat__error_set(call.err, CLEAT_NETWORK, "gone");
@@ -235,8 +230,7 @@ static cleat_status go_away(void *user, const char *op, const char *key, bool do
 
 /* Three parts are there, and known by their CRC-32C, by an ETag, or by nothing. */
 START_TEST(resumed) {
-  static const enum memory_checksums kinds[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG,
-                                                MEMORY_CHECKSUMS_NONE};
+  static const enum memory_checksums kinds[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG, MEMORY_CHECKSUMS_NONE};
   struct kit_setup alone = many;
   unsigned feeds = 0;
   alone.concurrency = 1;
@@ -315,8 +309,7 @@ START_TEST(every_failure) {
     cleat_status status = cleat_save(client, &request, &err);
     calls = cleat__fault_disarm();
     ck_assert_msg(status == CLEAT_OK || calls >= n, "%s", err.message);
-    ck_assert_msg(!HEAP_COUNTS || heap_blocks() - memory_blocks(bucket) == blocks, "call %lu leaks",
-                  n);
+    ck_assert_msg(!HEAP_COUNTS || heap_blocks() - memory_blocks(bucket) == blocks, "call %lu leaks", n);
     ck_assert_msg(scratch_fds() == fds, "call %lu leaves a descriptor", n);
     ck_assert_uint_eq(free_buffers(client), BUFFERS);
   }

@@ -132,8 +132,7 @@ START_TEST(legal_moves_alone_are_made) {
     for (int to = 0; to < machine->states; to++) {
       bool legal = machine->legal[from][to] == 'Y';
       bool right = legal ? move_under_lock(machine, from, to) == 0 : aborts(machine, from, to);
-      ck_assert_msg(right, "%s: %d to %d, which is %s", machine->name, from, to,
-                    legal ? "legal" : "not legal");
+      ck_assert_msg(right, "%s: %d to %d, which is %s", machine->name, from, to, legal ? "legal" : "not legal");
     }
   }
 }

@@ -22,16 +22,14 @@
 static struct cleat_error err;
 
 /* The call under test must succeed, and must not have written to `err`. */
-#define ck_untouched(call)                                                               \
-  do {                                                                                   \
-    struct cleat_error untouched_;                                                       \
-    memset(&untouched_, UNTOUCHED, sizeof untouched_);                                   \
-    memset(&err, UNTOUCHED, sizeof err);                                                 \
-    cleat_status status_ = (call);                                                       \
-    ck_assert_msg(status_ == CLEAT_OK, "%s: %s: %s", #call, cleat_status_name(status_),  \
-                  err.message);                                                          \
-    ck_assert_msg(memcmp(&err, &untouched_, sizeof err) == 0, "%s wrote: %.300s", #call, \
-                  err.message);                                                          \
+#define ck_untouched(call)                                                                             \
+  do {                                                                                                 \
+    struct cleat_error untouched_;                                                                     \
+    memset(&untouched_, UNTOUCHED, sizeof untouched_);                                                 \
+    memset(&err, UNTOUCHED, sizeof err);                                                               \
+    cleat_status status_ = (call);                                                                     \
+    ck_assert_msg(status_ == CLEAT_OK, "%s: %s: %s", #call, cleat_status_name(status_), err.message);  \
+    ck_assert_msg(memcmp(&err, &untouched_, sizeof err) == 0, "%s wrote: %.300s", #call, err.message); \
   } while (0)
 
 /* ---- Weathers ----------------------------------------------------------------------------------- */
@@ -51,12 +49,11 @@ static struct {
 static bool is_settled_document(const char *key) {
   size_t length = strlen(key);
   bool json = length > 5 && strcmp(key + length - 5, ".json") == 0;
-  return json && (strncmp(key, "starts/", 7) == 0 || strstr(key, "/rank-") != NULL ||
-                  strstr(key, "/manifest.json") != NULL);
+  return json &&
+         (strncmp(key, "starts/", 7) == 0 || strstr(key, "/rank-") != NULL || strstr(key, "/manifest.json") != NULL);
 }
 
-static cleat_status lose_first_reply(void *user, const char *op, const char *key, bool done,
-                                     struct cleat__call call) {
+static cleat_status lose_first_reply(void *user, const char *op, const char *key, bool done, struct cleat__call call) {
   (void)user, (void)call;
   if (!done || strcmp(op, "put") != 0 || !is_settled_document(key))
     return CLEAT_OK;
@@ -107,8 +104,7 @@ static struct cleat_checkpoint *whole(void) {
 }
 
 static struct cleat_load_request load_request(char data[100]) {
-  return (struct cleat_load_request){"t",  CLEAT_DTYPE_U8, 1,  model.tensors[0].shape,
-                                     NULL, data,           100};
+  return (struct cleat_load_request){"t", CLEAT_DTYPE_U8, 1, model.tensors[0].shape, NULL, data, 100};
 }
 
 static void client_open(void) {
@@ -247,8 +243,7 @@ static void verify_async(void) {
 /* The only file of the whole checkpoint, as it is restored. */
 static struct cleat_file restored(struct cleat_checkpoint *checkpoint) {
   ck_ok(cleat_load_files(checkpoint, scratch_path("back"), NULL, &err));
-  return (struct cleat_file){.name = "model.safetensors",
-                             .path = scratch_path("back/model.safetensors")};
+  return (struct cleat_file){.name = "model.safetensors", .path = scratch_path("back/model.safetensors")};
 }
 
 static void verify_files(void) {

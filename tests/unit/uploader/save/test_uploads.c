@@ -22,10 +22,8 @@ static atomic_bool no_cancel;
   "<Upload><Key>" key "</Key><UploadId>" id "</UploadId><Initiated>2026-11-21T12:00:00.000Z" \
   "</Initiated></Upload>"
 
-static cleat_status list_s3(const char *prefix, const char *after,
-                            struct cleat__upload_page *page) {
-  return cleat__store_multipart_list(script.store, prefix, after, page,
-                                     cleat__call(&no_cancel, &err));
+static cleat_status list_s3(const char *prefix, const char *after, struct cleat__upload_page *page) {
+  return cleat__store_multipart_list(script.store, prefix, after, page, cleat__call(&no_cancel, &err));
 }
 
 START_TEST(pages_of_s3) {
@@ -38,9 +36,8 @@ START_TEST(pages_of_s3) {
          XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
                    "</ListMultipartUploadsResult>"));
   ck_ok(list_s3("a b", NULL, &page));
-  script_expect_line(1,
-                     "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
-                     " HTTP/1.1\r\n");
+  script_expect_line(1, "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
+                        " HTTP/1.1\r\n");
   ck_assert_uint_eq(page.count, 2);
   ck_assert_str_eq(page.entries[0].key, "a b+c");
   ck_assert_str_eq(page.entries[0].id, "U/1");
@@ -81,8 +78,7 @@ static const char *const BAD[] = {
 
 START_TEST(bad_lists_are_refused) {
   struct cleat__upload_page page = {0};
-  ck_assert_int_eq(cleat__s3_xml_uploads(BAD[_i], strlen(BAD[_i]), "", false, &page, &err),
-                   CLEAT_FORMAT);
+  ck_assert_int_eq(cleat__s3_xml_uploads(BAD[_i], strlen(BAD[_i]), "", false, &page, &err), CLEAT_FORMAT);
   ck_assert_ptr_null(page.entries);
 }
 END_TEST
@@ -115,15 +111,13 @@ static struct cleat__upload begin(const char *key) {
   return upload;
 }
 
-static cleat_status store_part(struct cleat__store *by, const struct cleat__upload *upload,
-                               uint32_t number, struct cleat__stored_part *part) {
+static cleat_status store_part(struct cleat__store *by, const struct cleat__upload *upload, uint32_t number,
+                               struct cleat__stored_part *part) {
   size_t at = (number - 1) * PART;
   size_t size = number == 4 ? 7 : PART;
   struct cleat__span body = {bytes + at, size};
-  *part = (struct cleat__stored_part){
-      .number = number, .size = size, .crc32c = cleat__crc32c(0, bytes + at, size)};
-  return cleat__store_multipart_part(by, upload, cleat__spans(&body, 1), part,
-                                     cleat__call(&no_cancel, &err));
+  *part = (struct cleat__stored_part){.number = number, .size = size, .crc32c = cleat__crc32c(0, bytes + at, size)};
+  return cleat__store_multipart_part(by, upload, cleat__spans(&body, 1), part, cleat__call(&no_cancel, &err));
 }
 
 static size_t count_listed(const char *prefix) {
@@ -190,19 +184,16 @@ START_TEST(adopted_when_its_process_is_gone) {
   struct cleat__upload upload = begin("k");
   must(store_part(first, &upload, 1, &parts[0]));
   must(store_part(first, &upload, 3, &parts[2]));
-  must_fail(CLEAT_LOST,
-            cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
   cleat__store_close(first);
   first = scratch_store("root");
   must(cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
-  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count,
-                                         cleat__call(&no_cancel, &err)));
+  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 2);
   ck_assert_uint_eq(listed[1].number, 3);
   cleat__free(listed);
   /* Whoever comes now has lost it. */
-  must_fail(CLEAT_LOST,
-            cleat__store_multipart_adopt(first, &upload, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(first, &upload, cleat__call(&no_cancel, &err)));
   must_fail(CLEAT_NOT_FOUND, store_part(first, &upload, 2, &parts[1]));
   must(store_part(second, &upload, 2, &parts[1]));
   must(store_part(second, &upload, 4, &parts[3]));
@@ -213,8 +204,7 @@ START_TEST(adopted_when_its_process_is_gone) {
   must(cleat__store_head(first, "k", &object, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(object.size, 3 * PART + 7);
   /* Completed already, by whomever: that is for the caller to look at. */
-  must_fail(CLEAT_EXISTS, cleat__store_multipart_complete(second, &upload, parts, 4,
-                                                          cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_EXISTS, cleat__store_multipart_complete(second, &upload, parts, 4, cleat__call(&no_cancel, &err)));
 }
 END_TEST
 
@@ -235,8 +225,7 @@ START_TEST(adopted_parts_are_read_again) {
   fputc(bytes[PART + 17] ^ 1, file);
   fclose(file);
   must(cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
-  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count,
-                                         cleat__call(&no_cancel, &err)));
+  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 3);
   ck_assert_uint_eq(listed[1].number, 3);
   cleat__free(listed);
@@ -249,15 +238,12 @@ START_TEST(what_cannot_be_adopted) {
   first = scratch_store("root");
   struct cleat__upload other = upload;
   other.size++;
-  must_fail(CLEAT_LOST,
-            cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
   other = upload;
   snprintf(other.id, sizeof other.id, "../%.32s", upload.id);
-  must_fail(CLEAT_LOST,
-            cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
   must(cleat__store_multipart_abort(second, &upload, cleat__call(&no_cancel, &err)));
-  must_fail(CLEAT_NOT_FOUND,
-            cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_NOT_FOUND, cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
 }
 END_TEST
 
