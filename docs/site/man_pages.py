@@ -21,7 +21,7 @@ ORDER = [
     "client", "save", "catalog", "load", "resume", "manager", "manager_ops", "retention", "doctor", "bench", "progress",
     "types", "error", "common"
 ]
-COLUMNS = 74  # of text in the source of a page
+COLUMNS = 70  # of text in the source of a page
 OPAQUE_MAX = 8  # a type that more functions take is in the overview, and their list says nothing
 FOR_HEADERS = {"CLEAT_API", "CLEAT_MUST_USE", "CLEAT_INIT_OF"}  # no macros for users
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)([)\"']*) +(?=[\"(*]?\\?[fBIR]*[A-Z`*])")

@@ -90,8 +90,7 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
 /* The meaning of a result that makes every save unsafe, if it is more than the row says. */
 static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
     [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest with this condition, so it fails",
-    [CLEAT__DOCTOR_RACE] = "of two jobs that save the same step at the same moment, neither may "
-                           "know which one committed it",
+    [CLEAT__DOCTOR_RACE] = "of two jobs that save a step at the same moment, neither may know which one committed it",
     [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores the list of its files with this condition, so it fails",
 };
 

@@ -26,7 +26,7 @@
   "</Expiration></Credentials></" action "Result></" action "Response>"
 #define STS_ERROR(code, message)                                                                           \
   "<ErrorResponse><Error><Type>Sender</Type><Code>" code "</Code><Message>" message "</Message></Error></" \
-                                                                                    "ErrorResponse>"
+  "ErrorResponse>"
 #define IN_AN_HOUR "2026-10-14T18:46:40Z"
 
 struct key_request {

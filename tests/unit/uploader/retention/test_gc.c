@@ -20,7 +20,7 @@
 #define B "step-000000000005/bbbbbbbbbbbbbbbb/"
 #define CLAIM(state, uploads)                                                                                          \
   "{\"format\":\"cleat.claim\",\"version\":\"1.0\",\"nonce\":\"n1\",\"state\":\"" state "\",\"uploads\":[" uploads "]" \
-                                                                                                                   "}"
+  "}"
 
 static struct cleat_error err;
 static struct cleat__clock clock_now;
