@@ -131,6 +131,7 @@ def test_the_newest_is_saved_first(jobs, proxied, tmp_path):
         write_dcp(directory, step)
         job.until(lambda: "step-%d" % step in held(directory), "step %d is held" % step)
     mark, = [path for path in Path(directory, HELD).glob("*/*/.whole") if (path.parent / "step-4").exists()]
+    job.until(mark.read_bytes, "the mark is written")  # before that it is empty, and its time changes once more
     begun = mark.stat().st_mtime_ns
     job.until(lambda: mark.stat().st_mtime_ns != begun, "the last has settled, which is marked")
     gate.opened.set()

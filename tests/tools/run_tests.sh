@@ -25,6 +25,17 @@ failures=()
 job=
 scratch=
 
+# Ends what tests left behind, such as the trainer of a `cleat run` whose test was killed. They have our TMPDIR.
+end_leftovers() {
+  local process
+  for process in /proc/[0-9]*; do
+    if grep -qzxF "TMPDIR=$scratch/tmp" "$process/environ" 2>/dev/null; then
+      say "left behind: $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null | cut -c 1-120)"
+      kill -KILL "${process#/proc/}" 2>/dev/null || true
+    fi
+  done
+}
+
 # Stops what was started, whatever the reason; only once. What cannot be stopped or removed is a failure.
 stop_all() {
   trap - EXIT ERR INT TERM HUP
@@ -41,6 +52,7 @@ stop_all() {
   fi
   if [ -n "$scratch" ]; then
     "$TOOLS/servers.sh" stop "$scratch/servers" || fail 1 "a test server was not stopped"
+    end_leftovers
     chmod -R u+rwX "$scratch" 2>/dev/null || true
     rm -rf "$scratch" || fail 1 "$scratch was not removed"
   fi
