@@ -51,8 +51,8 @@ static const struct server_ways SERVERS[] = {
               SERVER_ABORT_SPARES | SERVER_SIGNATURES | SERVER_CLOCK | SERVER_REQUEST_IDS,
      .gone = {CLEAT_NOT_FOUND, CLEAT_NOT_FOUND, CLEAT_NOT_FOUND, CLEAT_OK}},
 
-    /* It writes a body into a file beside the object, which a cut put leaves behind. It checks If-Match first and stores
-     * later. It stores parts without a look at the upload. Headers that it does not know are refused (501). */
+    /* It writes a body into a file beside the object, and a cut put leaves this file behind. It checks If-Match first
+     * and stores later. It stores parts of uploads that never were. It refuses headers that it does not know (501). */
     {.name = "s3proxy",
      .lacks = SERVER_ATOMIC_REPLACE | SERVER_CUT_TRACES | SERVER_LISTED_CRC32C | SERVER_STRAY_PARTS | SERVER_TAGS |
               SERVER_NO_SUCH_BUCKET,
