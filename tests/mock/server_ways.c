@@ -23,11 +23,10 @@ static const struct server_ways SERVERS[] = {
      .wrong_secret = {"SignatureDoesNotMatch", SECRET_KEY},
      .wrong_access_key = {"XAdminUserNotFound", ACCESS_KEY}},
 
-    /* Version 16 knows no CRC-32C. It has only the class STANDARD unless it is configured. It takes each Complete that
-     * it cannot begin for one that is under way, and answers 500. */
+    /* Version 16 knows no CRC-32C. It has only the class STANDARD unless it is configured. */
     {.name = "ceph",
      .lacks = SERVER_CHECKSUMS | SERVER_PART_CHECKSUMS | SERVER_LISTED_CRC32C | SERVER_STORAGE_CLASS,
-     .gone = {CLEAT_NOT_FOUND, CLEAT_NOT_FOUND, CLEAT_STORE, CLEAT_OK},
+     .gone = {CLEAT_NOT_FOUND, CLEAT_NOT_FOUND, CLEAT_NOT_FOUND, CLEAT_OK},
      .wrong_secret = {"SignatureDoesNotMatch", SECRET_KEY},
      .wrong_access_key = {"InvalidAccessKeyId", ACCESS_KEY}},
 
