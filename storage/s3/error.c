@@ -45,6 +45,7 @@ static const struct {
     {"AccountProblem", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
     {"InvalidAccessKeyId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},
     {"XAdminUserNotFound", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}}, /* versitygw, 404 */
+    {"NotSignedUp", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},        /* s3s */
     {"SignatureDoesNotMatch", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_SECRET_KEY}},
     {"InvalidToken", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
     {"InvalidTokenId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
@@ -81,6 +82,7 @@ static const struct {
     {"LimitExceededException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
     {"PriorRequestNotComplete", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
     {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"InvalidDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}}, /* Garage; Content-MD5 is never sent */
     {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     /* The XML that was sent is well-formed and its parts exist. So the list was damaged in transit, and the store

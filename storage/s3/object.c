@@ -188,21 +188,27 @@ static void fill_object(struct cleat__object *object, uint64_t size, const char 
   snprintf(object->etag, sizeof object->etag, "%s", etag);
 }
 
-/* Compares the body with the checksum that the store returned, if it is of the whole object and of a known kind. A
- * checksum of parts (with a "-") is ignored. False: the body differs. */
+/* True if the header holds a checksum of a whole object, whose text has the length of `made`. A checksum of parts (with
+ * a "-") is not one. Neither is what moto sends as the CRC-64/NVME of an upload: four bytes. */
+static bool is_of_whole(const char *header, const char *made) {
+  return strchr(header, '-') == NULL && strlen(header) == strlen(made);
+}
+
+/* Compares the body with the checksum that the store returned, if it is of the whole object and of a known kind. False:
+ * the body differs. */
 static bool has_its_checksum(const struct cleat__s3 *s3, const struct cleat__http_reply *reply) {
   const char *bytes = cleat__buffer_text(&reply->text);
   const char *crc32c = reply->checksum_crc32c, *crc64nvme = reply->checksum_crc64nvme;
   char made[CLEAT__S3_CHECKSUM_TEXT];
-  if (crc32c[0] != '\0' && strchr(crc32c, '-') == NULL) {
+  if (crc32c[0] != '\0') {
     cleat__crc32c_base64(cleat__crc32c(0, bytes, reply->text.length), made);
-    return strcmp(made, crc32c) == 0;
+    if (is_of_whole(crc32c, made))
+      return strcmp(made, crc32c) == 0;
   }
-  if (s3->crc64 != NULL && crc64nvme[0] != '\0' && strchr(crc64nvme, '-') == NULL) {
-    cleat__crc64_base64(cleat__crc64nvme(s3->crc64, 0, bytes, reply->text.length), made);
-    return strcmp(made, crc64nvme) == 0;
-  }
-  return true;
+  if (s3->crc64 == NULL || crc64nvme[0] == '\0')
+    return true;
+  cleat__crc64_base64(cleat__crc64nvme(s3->crc64, 0, bytes, reply->text.length), made);
+  return !is_of_whole(crc64nvme, made) || strcmp(made, crc64nvme) == 0;
 }
 
 /* Accepts a document only if it is complete and unchanged. */

@@ -7,6 +7,7 @@ adds its results to it, and the documents of the doctor are stored beside it.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -26,6 +27,8 @@ from test_zombies import SIZES, committed, end, judge, start, stop_after
 
 MIB = 1 << 20
 SECONDS_MAX = 600  # of one start: Ceph and Java on a busy machine
+TABLE_SECONDS_MAX = 900  # of one program of the store table
+STORE_TABLE = ("test_store", "test_store_keys", "test_store_multipart", "test_store_s3")
 ZOMBIES = int(os.environ.get("CLEAT_TEST_ZOMBIES", 6))
 KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 6))
 RACES = int(os.environ.get("CLEAT_TEST_RACES", 4))
@@ -194,6 +197,21 @@ def test_what_stays(store, tmp_path, note):
     assert store.cleat("prune", store.url, "--keep-last", "1").code == 0
     assert steps(store) == [4]
     note("prune, gc, pin", "as they should")
+
+
+# ---- What each operation of a store promises -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("program", STORE_TABLE)
+def test_the_store_table(other, program, note):
+    """The cases that each server passes. tests/mock/server_ways.c says what this one lacks, and what is then expected.
+    """
+    environment = dict(other.environment, CLEAT_TEST_ENDPOINT=other.endpoint, CLEAT_TEST_SERVER=other.name,
+                       CLEAT_TEST_OPTIONS=other.ways.options, CK_RUN_CASE="s3")
+    ended = subprocess.run([Path(CLEAT).parent / "tests" / "integration" / program], env=environment, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TABLE_SECONDS_MAX)
+    checks = re.search(r"^100%: Checks: ([1-9][0-9]*), Failures: 0, Errors: 0$", ended.stdout, re.MULTILINE)
+    assert ended.returncode == 0 and checks, ended.stdout
+    note(program, "all %s cases" % checks[1])
 
 
 # ---- Two at once -----------------------------------------------------------------------------------------------------

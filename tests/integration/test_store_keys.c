@@ -97,7 +97,9 @@ static void check_object(const char *key) {
   ck_fails(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
 }
 
+/* Aborts and part lists of a server may fail; the upload can be completed all the same. */
 static void upload(const char *key) {
+  const struct server_ways *ways = server_ways();
   struct cleat__upload upload = {.size = 5, .part_bytes = 5};
   char text[] = "12345";
   struct cleat__span span = {text, 5};
@@ -106,18 +108,28 @@ static void upload(const char *key) {
   size_t count = 0;
   snprintf(upload.key, sizeof upload.key, "%s", key);
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
+  ck_gives(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)), ways->abort);
   ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
   ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part, cleat__call(&no_cancel, &err)));
-  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count, cleat__call(&no_cancel, &err)));
-  ck_assert_uint_eq(count, 1);
+  ck_gives(store->ops->multipart_list_parts(store, &upload, &parts, &count, cleat__call(&no_cancel, &err)),
+           ways->list_parts);
+  ck_assert_uint_eq(count, ways->list_parts == CLEAT_OK);
   cleat__free(parts);
   ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
 }
 
+#define TAGS "tags=a%2Bb%3D%20c%3D%26x%20y%3D1%2F2"
+
+/* The last of the queries, as far as the server takes it. test_store_s3.c has the refusals. */
+static const char *full_query(void) {
+  const bool tags = !fixture_lacks(FIXTURE_S3, SERVER_TAGS);
+  if (fixture_lacks(FIXTURE_S3, SERVER_NAMED_CHECKSUMS))
+    return tags ? "?" TAGS : "?payload=never";
+  return tags ? "?checksum=crc64nvme&" TAGS : "?checksum=crc64nvme";
+}
+
 START_TEST(odd_keys) {
-  static const char *const queries[] = {"", "?payload=always",
-                                        "?checksum=crc64nvme&tags=a%2Bb%3D%20c%3D%26x%20y%3D1%2F2"};
+  const char *const queries[] = {"", "?payload=always", full_query()};
   struct cleat_client_options options = fixture_options();
   random_state[0] = (unsigned short)(seed & 0xffff);
   random_state[1] = (unsigned short)(seed >> 16 & 0xffff);

@@ -14,6 +14,15 @@
     ck_assert_msg(status_ == CLEAT_OK, "%s: %s", cleat_status_name(status_), err.message); \
   } while (0)
 
+/* OK or, with all that ck_fails asks for, a failure. */
+#define ck_gives(call, wanted) \
+  do {                         \
+    if ((wanted) == CLEAT_OK)  \
+      ck_ok(call);             \
+    else                       \
+      ck_fails(call, wanted);  \
+  } while (0)
+
 /* Fails with this status, says so in the error too, and gives a message. */
 #define ck_fails(call, wanted)                                                                                  \
   do {                                                                                                          \

@@ -89,17 +89,12 @@ void fixture_end(void) {
   (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static bool is_server(const char *kind) {
-  const char *server = getenv("CLEAT_TEST_SERVER");
-  return server != NULL && strncmp(server, kind, strlen(kind)) == 0;
+const struct server_ways *fixture_ways(int kind) {
+  return kind == FIXTURE_S3 ? server_ways() : server_ways_of_s3();
 }
 
-bool fixture_is_versitygw(void) {
-  return is_server("versitygw-");
-}
-
-bool fixture_is_ceph(void) {
-  return is_server("ceph-");
+bool fixture_lacks(int kind, enum server_lack what) {
+  return (fixture_ways(kind)->lacks & (unsigned)what) != 0;
 }
 
 Suite *fixture_suite(const char *name, const TTest *const *cases, size_t count) {
@@ -134,17 +129,38 @@ const char *fixture_folder(void) {
   return folder;
 }
 
-const char *fixture_s3_url(const char *query) {
+const char *fixture_url(const char *path, const char *query) {
   static char url[512];
-  static unsigned count;
-  snprintf(url, sizeof url, "s3://%s/run-%ld-%u%s", bucket, (long)getpid(), ++count, query);
+  const char *option = getenv("CLEAT_TEST_OPTIONS");
+  char name[64];
+  if (option == NULL || option[0] != '?')
+    option = "";
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(option, "="), option[0] != '\0' ? option + 1 : ""); /* "name=" */
+  if (query[0] == '\0')
+    snprintf(url, sizeof url, "s3://%s%s", path, option);
+  else if (option[0] == '\0' || strstr(query, name) != NULL)
+    snprintf(url, sizeof url, "s3://%s%s", path, query);
+  else
+    snprintf(url, sizeof url, "s3://%s%s&%s", path, query, option + 1);
   return url;
 }
 
+const char *fixture_s3_url(const char *query) {
+  static unsigned count;
+  char path[128];
+  snprintf(path, sizeof path, "%s/run-%ld-%u", bucket, (long)getpid(), ++count);
+  return fixture_url(path, query);
+}
+
 struct cleat__store *fixture_open(enum fixture_kind kind) {
+  return fixture_open_for(kind, fixture_options().time_limit_s);
+}
+
+struct cleat__store *fixture_open_for(enum fixture_kind kind, uint32_t time_limit_s) {
   struct cleat_client_options options = fixture_options();
   char url[512];
   static unsigned count;
+  options.time_limit_s = time_limit_s;
   if (kind == FIXTURE_S3)
     return fixture_open_url(fixture_s3_url(""), &options, NULL);
   snprintf(url, sizeof url, "file://%s/run-%ld-%u", folder, (long)getpid(), ++count);

@@ -7,6 +7,7 @@
 #define CLEAT_TESTS_MOCK_STORE_FIXTURE_H
 
 #include "storage/common/store.h"
+#include "tests/mock/server_ways.h"
 
 #include <check.h>
 
@@ -19,10 +20,9 @@ void fixture_begin(void);
 /* Removes the temporary folder. The bucket stays: the server is as temporary as the test run. */
 void fixture_end(void);
 
-/* What runs there, by CLEAT_TEST_SERVER ("minio-http", where it is not set): what the servers do differently is an
- * expectation of the tests. */
-bool fixture_is_versitygw(void);
-bool fixture_is_ceph(void); /* 16, which knows no CRC-32C */
+/* What the server does differently is an expectation of the tests. A folder is like S3. */
+const struct server_ways *fixture_ways(int kind);
+bool fixture_lacks(int kind, enum server_lack what);
 
 /* The table of cases that every store must pass: one test case for each kind of store, in which _i is the kind. */
 Suite *fixture_suite(const char *name, const TTest *const *cases, size_t count);
@@ -37,6 +37,9 @@ const char *fixture_folder(void);
 /* Opens a store of its own, empty; the caller closes it. */
 struct cleat__store *fixture_open(enum fixture_kind kind);
 
+/* The same, for operations that are known to be tried until the time limit. */
+struct cleat__store *fixture_open_for(enum fixture_kind kind, uint32_t time_limit_s);
+
 /* The options that reach the S3 server. */
 struct cleat_client_options fixture_options(void);
 
@@ -44,8 +47,12 @@ struct cleat_client_options fixture_options(void);
 struct cleat__store *fixture_open_url(const char *url, const struct cleat_client_options *options,
                                       const struct cleat__clock *clock);
 
-/* An s3:// URL for a folder of its own, with `query` ("" or "?…") behind it. Static memory. */
+/* An s3:// URL for a folder of its own, with `query` ("" or "?…") behind it, and CLEAT_TEST_OPTIONS ("?name=value"): an
+ * option that the server needs, unless `query` has another value of it. Static memory. */
 const char *fixture_s3_url(const char *query);
+
+/* The same for `path`: a bucket, perhaps with a folder. */
+const char *fixture_url(const char *path, const char *query);
 
 /* `size` bytes (free) that differ at every place that a test could mix up. */
 char *fixture_pattern(size_t size, unsigned seed);

@@ -38,10 +38,11 @@ start_s3rver() {
   mkdir -p "$dir/data" "$dir/home"
   for ((try = 0; try < START_TRIES; try++)); do
     port=$(free_ports 1)
-    # It has one pair of keys, which cannot be chosen, and lists its buckets to whoever has it.
+    # It has one pair of keys, which cannot be chosen, and lists its buckets to whoever has it. It encrypts the token of
+    # a list's next page with DES, which OpenSSL has only among its old ciphers.
     if start_server "http://127.0.0.1:$port/cleat-ready" "$dir/s3rver.log" \
-      env HOME="$dir/home" "$program" --directory "$dir/data" --address 127.0.0.1 --port "$port" --silent \
-      --no-vhost-buckets --configure-bucket cleat-ready; then
+      env HOME="$dir/home" NODE_OPTIONS=--openssl-legacy-provider "$program" --directory "$dir/data" \
+      --address 127.0.0.1 --port "$port" --silent --no-vhost-buckets --configure-bucket cleat-ready; then
       tell_server S3RVER "http://127.0.0.1:$port" S3RVER S3RVER
       return
     fi

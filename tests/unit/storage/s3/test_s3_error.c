@@ -61,6 +61,7 @@ static const struct {
     {412, "PreconditionFailed", CLEAT__RETRY_FATAL, CLEAT_EXISTS},
     {412, "", CLEAT__RETRY_FATAL, CLEAT_EXISTS},
     {400, "BadDigest", CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY},
+    {400, "InvalidDigest", CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY},
     {400, "MalformedXML", CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY},
     {400, "InvalidPart", CLEAT__RETRY_DIGEST, CLEAT_STORE},
     {400, "XAmzContentChecksumMismatch", CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY},
@@ -168,6 +169,7 @@ static const struct {
 } HINTS[] = {
     {{.http_status = 403, .code = "InvalidAccessKeyId"}, "AWS_ACCESS_KEY_ID"},
     {{.http_status = 403, .code = "SignatureDoesNotMatch"}, "AWS_SECRET_ACCESS_KEY"},
+    {{.http_status = 403, .code = "NotSignedUp"}, "AWS_ACCESS_KEY_ID"},
     {{.http_status = 400, .code = "ExpiredToken"}, "AWS_SESSION_TOKEN"},
     {{.http_status = 403, .code = "AccessDenied"}, "'bucket'"},
     {{.http_status = 403, .code = "AccessDenied"}, "the environment variables"},
@@ -177,6 +179,7 @@ static const struct {
     {{.http_status = 407, .code = ""}, "HTTPS_PROXY"},
     {{.http_status = 503, .code = "SlowDown"}, "concurrency"},
     {{.http_status = 507, .code = ""}, "room"},
+    {{.http_status = 400, .code = "InvalidDigest"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
     {{.http_status = 400, .code = "BadDigest"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
     {{.http_status = 400, .code = "MalformedXML"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
     {{.http_status = 400, .code = "MalformedXML"}, "list of parts"},

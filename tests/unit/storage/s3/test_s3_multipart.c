@@ -2,6 +2,7 @@
  * what a failed or lost reply leads to. Time is virtual. */
 #include "storage/s3/s3.h"
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
@@ -9,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static struct cleat_error err;
 static atomic_bool no_cancel;
@@ -188,6 +190,51 @@ START_TEST(a_fed_part_has_the_checksums_of_its_bytes) {
   }
   free(bytes);
   script_end(2);
+}
+END_TEST
+
+#define LARGE_BYTES (((size_t)16 << 20) + 70001)
+
+/* A body of several spans that is hashed in blocks. */
+START_TEST(a_large_part_has_the_hash_of_its_bytes) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {.number = 1, .size = LARGE_BYTES};
+  char *bytes = malloc(LARGE_BYTES), hex[CLEAT__SHA256_HEX];
+  uint8_t digest[CLEAT__SHA256_BYTES];
+  SCRIPT(OK_REPLY);
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=off&payload=always", NULL);
+  ck_assert_ptr_nonnull(bytes);
+  for (size_t i = 0; i < LARGE_BYTES; i++)
+    bytes[i] = (char)(i * 31 + i / 253 + i / 65521);
+  struct cleat__span spans[] = {
+      {bytes, 5}, {bytes + 5, 0}, {bytes + 5, 300000}, {bytes + 300005, LARGE_BYTES - 300005}};
+  ck_ok(script.store->ops->multipart_part(script.store, &upload, cleat__spans(spans, 4), &part,
+                                          cleat__call(&no_cancel, &err)));
+  ck_assert_int_eq(cleat__sha256(bytes, LARGE_BYTES, digest), CLEAT_OK);
+  cleat__hex(digest, sizeof digest, hex);
+  script_expect_header(1, "x-amz-content-sha256", hex);
+  free(bytes);
+  script_end(1);
+}
+END_TEST
+
+/* Not a byte is read after a cancel: nothing may be. */
+START_TEST(a_large_part_that_is_cancelled_is_not_hashed) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {.number = 1, .size = LARGE_BYTES};
+  atomic_bool cancel = true;
+  void *bytes = mmap(NULL, LARGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct cleat__span span = {bytes, LARGE_BYTES};
+  SCRIPT(OK_REPLY);
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=off&payload=always", NULL);
+  ck_assert(bytes != MAP_FAILED);
+  ck_fails(script.store->ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
+                                             cleat__call(&cancel, &err)),
+           CLEAT_CANCELLED);
+  munmap(bytes, LARGE_BYTES);
+  script_end(0);
 }
 END_TEST
 
@@ -504,6 +551,8 @@ static const struct suite_row tests[] = {
     TEST(a_fed_part_is_read_again_for_each_try, 1),
     TEST(a_feed_that_fails, 1),
     TEST(a_fed_part_has_the_checksums_of_its_bytes, 1),
+    TEST(a_large_part_has_the_hash_of_its_bytes, 1),
+    TEST(a_large_part_that_is_cancelled_is_not_hashed, 1),
     TEST(part_without_an_etag, 1),
     TEST(complete_fails_late, 1),
     TEST(complete_fails_late_for_good, 1),

@@ -425,6 +425,22 @@ START_TEST(documents_whose_checksum_is_none) {
 }
 END_TEST
 
+/* moto gives a multipart object four bytes as its CRC-64/NVME. */
+START_TEST(documents_whose_checksum_has_another_length) {
+  struct cleat__small small = {0};
+  SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: y/U6HA==\r\n"),
+         SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: AAAAAAAAAAA=\r\n"));
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
+  for (int i = 0; i < 2; i++) {
+    ck_ok(get_small(&small));
+    ck_assert_str_eq(small.bytes, "123456789");
+    cleat__free(small.bytes);
+  }
+  script_end(2);
+}
+END_TEST
+
 START_TEST(documents_by_settings) {
   struct cleat__small small = {0};
   SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
@@ -543,6 +559,7 @@ static const struct suite_row tests[] = {
     TEST(errors_inside_a_200, 1),
     TEST(documents_that_are_not_what_was_stored, 4),
     TEST(documents_whose_checksum_is_none, 1),
+    TEST(documents_whose_checksum_has_another_length, 1),
     TEST(documents_by_settings, 1),
     TEST(page_instead_of_an_object, 1),
     TEST(page_instead_of_a_removal, 1),
