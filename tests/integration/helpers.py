@@ -4,6 +4,7 @@ Stores are read and damaged through the file system and boto3, never through Cle
 """
 
 import ctypes
+import fnmatch
 import functools
 import hashlib
 import json
@@ -190,6 +191,11 @@ class Bucket(Store):
         for key in self.keys():
             self.delete(key)
         self.client.delete_bucket(Bucket=self.bucket)
+
+
+def found(folder, pattern):
+    """The paths of the files below a folder whose name matches. Unlike rglob, while others remove folders there."""
+    return [Path(at, name) for at, _, names in os.walk(folder) for name in fnmatch.filter(names, pattern)]
 
 
 def tree(folder):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import CLEAT, Folder, fill, noise
+from helpers import CLEAT, Folder, fill, found, noise
 from layout_folders import (LAYOUTS, deepspeed, huggingface, infinitrain, lightning, llmc, megatron, nemo, torchtune,
                             write_all, write_until)
 from run_jobs import contents, run_metadata, steps, stored, until, write_dcp
@@ -290,7 +290,7 @@ def test_what_a_killed_trainer_left_in_cleats_own_folder(jobs, store, tmp_path):
         file.truncate(1 << 30)
     killed = subprocess.Popen([CLEAT, "save", "-q", large, inner.url, "--step", "7"])
     try:
-        until(lambda: list((tmp_path / "a").rglob(".cleat-upload-*.parts")), "the save is under way")
+        until(lambda: found(tmp_path / "a", ".cleat-upload-*.parts"), "the save is under way")
     finally:
         killed.kill()
         killed.wait()

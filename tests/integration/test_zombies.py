@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from helpers import CLEAT, Bucket, Folder, Server, clean_environment, fill, noise
+from helpers import CLEAT, Bucket, Folder, Server, clean_environment, fill, found, noise
 from loose_s3 import LooseS3
 
 MIB = 1 << 20
@@ -113,7 +113,7 @@ def until_ended_or_held_up(store, process):
 def is_locked(store):
     if not isinstance(store, Folder) or isinstance(store, Loose):
         return False
-    for path in store.path.glob("**/.cleat-lock"):
+    for path in found(store.path, ".cleat-lock"):
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
